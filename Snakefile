@@ -1,7 +1,8 @@
 """The workflow: from raw photos and captions to tables with p-values.
 
-Rules only wire files to `recap` commands. Every number of an experiment comes from the params folder and is passed as a
-parameter of its rule, so that changing one reruns exactly what depends on it.
+Rules only wire files to `recap` commands. Every number of an experiment comes from the params
+folder and is passed as a parameter of its rule, so that changing one reruns exactly what depends
+on it.
 """
 
 import gc
@@ -13,7 +14,8 @@ import snakemake_logger_plugin_recap as messages
 from snakemake.logging import logger
 from snakemake.utils import min_version
 
-# Snakemake puts these folders before all others; as the last ones, no file in them is taken for an installed module.
+# Snakemake puts these folders before all others;
+# as the last ones, no file in them is taken for an installed module.
 for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
@@ -27,12 +29,14 @@ from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster, 
 
 min_version("9.27")
 configure()
-# A plan makes millions of objects that stay, which Python would search for garbage again and again: an eighth of its time.
+# A plan makes millions of objects that stay,
+# which Python would search for garbage again and again: an eighth of its time.
 gc.set_threshold(200_000, 20, 50)
 # Where jobs record why they failed; their messages are about this workflow then.
 os.environ[FAILURES_VARIABLE] = str(Path(".snakemake/failures").absolute())
 
-# A profile given with --configfile takes the demo's place; Snakemake would lay it over the demo instead.
+# A profile given with --configfile takes the demo's place;
+# Snakemake would lay it over the demo instead.
 if not {"name", "tables"} & set(config):
 
     configfile: "params/demo.yaml"
@@ -40,25 +44,10 @@ if not {"name", "tables"} & set(config):
 
 # They take seconds, and a cluster a minute to begin a job: they run where Snakemake runs.
 workflow.localrules(
-    *(
-        "all",
-        "kept_all",
-        "save_provenance",
-        "data_all",
-        "features_all",
-        "train_all",
-        "evaluate_all",
-    ),
-    *(
-        "wanted_rows",
-        "subset",
-        "used_images",
-        "vocabulary",
-        "card",
-        "submission",
-        "select",
-        "statistics",
-    ),
+    *("all", "kept_all", "save_provenance"),
+    *("data_all", "features_all", "train_all", "evaluate_all"),
+    *("wanted_rows", "subset", "used_images", "vocabulary", "card"),
+    *("submission", "select", "statistics"),
     *("table", "samples", "sweep", "summary", "curves", "report_page", "track_init", "publish"),
     *("study_sheets", "study_simulate", "study_import", "study_analysis"),
 )
@@ -74,8 +63,9 @@ include: "workflow/rules/studies.smk"
 include: "workflow/rules/report.smk"
 
 
-# Snakemake's records of finished files travel with them: restored before a run, copied beside them after one. Of the
-# folders that DVC keeps each has a separate file, because the outputs of two stages may not overlap.
+# Snakemake's records of finished files travel with them: restored before a run, copied beside them
+# after one. Of the folders that DVC keeps each has a separate file, because the outputs of two
+# stages may not overlap.
 PROVENANCE = ProvenanceStore(
     folders=[f"{R}/{phase}" for phase in ("data", "features", "runs", "scores")]
     + [REPORTS, f"{R}/statistics"],
@@ -97,7 +87,8 @@ onstart:
     lock_folder(R, WORK, REPORTS, "mlflow")
     if file := dated_later(workflow):
         refuse(
-            f"{file}: is dated later than this machine's clock; set the clock, or run: touch {quote(file)}"
+            f"{file}: is dated later than this machine's clock; "
+            f"set the clock, or run: touch {quote(file)}"
         )
     install_spice()
     if workflow.local_exec:
@@ -121,7 +112,8 @@ onerror:
 TRAINED_FILES = [file for run in TRAINED for file in PATHS.run(run)]
 SCORED_ALL = [file for run in SCORED for file in PATHS.scores(run)]
 SCORED_ALL += [file for each in PLAN.scored_files() for file in PATHS.scores(each)]
-# All files that DVC keeps by name, so that one that got lost is missed, also under a finished report.
+# All files that DVC keeps by name, so that one
+# that got lost is missed, also under a finished report.
 KEPT_FILES = [
     *(*reader_files(), REPORT_FILE, SUMMARY, CURVES["csv"]),
     *study_files(),

@@ -1,5 +1,5 @@
-"""Ask every address of the list of outside files once, without downloading: .ci/check_addresses.py
-[--write] [NAME ...]
+"""Ask every address of the list of outside files once,
+without downloading: .ci/check_addresses.py [--write] [NAME ...]
 
 With --write, answers are dated in the list: `checked_on` where an address has the file, else the
 end of the note.

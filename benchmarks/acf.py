@@ -1,5 +1,5 @@
-"""Ada-ClustFormer: its clustering matrix against the direct form, and its cost beside the
-Transformer's.
+"""Ada-ClustFormer: its clustering matrix against the direct form,
+and its cost beside the Transformer's.
 
 `python -m benchmarks.acf` prints the time and the memory of the matrix as the number of elements
 grows.
@@ -99,8 +99,8 @@ def matrix(cells: int = CELLS, width: int = WIDTH, batch: int = BATCH) -> Case:
 
 
 def curve() -> Iterator[dict[str, object]]:
-    """Processor seconds and memory of one line of 20 to 2,304 elements, with the exponent since the
-    point before."""
+    """Processor seconds and memory of one line of 20 to 2,304 elements,
+    with the exponent since the point before."""
     before: dict[str, float] = {}
     for cells in CURVE:
         for name in ("ours", "direct") if cells <= MOST_DIRECT else ("ours",):
@@ -147,8 +147,8 @@ def _batch() -> Batch:
 
 
 def xe() -> Case:
-    """A step of cross-entropy beside that of the Transformer: a ratio of 0.8 is 1.25 times its
-    time."""
+    """A step of cross-entropy beside that of the Transformer:
+    a ratio of 0.8 is 1.25 times its time."""
     data, stage = _batch(), CrossEntropy(epochs=1, learning_rate=1e-5)
 
     def step(model: Captioner) -> Callable[[], None]:

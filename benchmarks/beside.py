@@ -1,5 +1,5 @@
-"""A step and a beam search of other models beside the Transformer of the same size: what their
-mechanisms cost.
+"""A step and a beam search of other models beside the Transformer
+of the same size: what their mechanisms cost.
 
 ``reference`` is the Transformer here, so a ratio below 1 says that the model is slower. The Fusion
 Transformer stands beside the Transformer on the same two streams joined; both have 3+3 post-norm
@@ -73,8 +73,8 @@ def step(kind: str) -> Step:
 
 
 def peak_megabytes(kind: str) -> int:
-    """Return the peak memory of a process that takes three steps, less what it had before it built
-    the model."""
+    """Return the peak memory of a process that takes three steps,
+    less what it had before it built the model."""
     found = subprocess.run(
         [sys.executable, "-m", "benchmarks.beside", kind],
         check=True,

@@ -1,5 +1,5 @@
-"""What released code with a cache does, written plainly: the second reference of decoding and
-self-critical training.
+"""What released code with a cache does, written plainly:
+the second reference of decoding and self-critical training.
 
 An image is encoded once and its memory repeated for each beam or sample; keys and values of the
 words are concatenated at each word and, when beams move, copied by index; scores are sorted
@@ -34,8 +34,8 @@ class Concatenated(Past):
 
 
 class Decoding:
-    """The caches of all rows (images times beams or samples) of a plain Transformer, and one word
-    after the other.
+    """The caches of all rows (images times beams or samples)
+    of a plain Transformer, and one word after the other.
 
     Args:
         model: with plain attentions, see `plain.plainly`.

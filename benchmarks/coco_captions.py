@@ -1,5 +1,5 @@
-"""Invented captions in Karpathy's JSON form, of any number of images, with COCO's lengths and word
-frequencies.
+"""Invented captions in Karpathy's JSON form, of any number
+of images, with COCO's lengths and word frequencies.
 
 A caption is a sentence of a pool in which one word in five is drawn anew from the words'
 frequencies. The pool holds sentences of COCO's own annotations, where their zip is given, or
@@ -23,8 +23,8 @@ from rehearsal.coco import karpathy_image
 LENGTHS = (8, 160, 222, 214, 153, 100, 58, 34, 19, 11, 7, 5, 5, 4)
 SHORTEST, WORDS, POOL, REPLACED = 7, 9_500, 25_000, 0.2
 CAPTIONS = 5
-# One image in so many has a sixth caption: COCO's 123,287 images have 616,767 captions, 332 more
-# than five each.
+# One image in so many has a sixth caption:
+# COCO's 123,287 images have 616,767 captions, 332 more than five each.
 EXTRA_EVERY = 371
 
 

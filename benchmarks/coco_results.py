@@ -1,5 +1,5 @@
-"""Stages of COCO-sized work after the trainings, on invented scores and records in the files that
-trainings leave.
+"""Stages of COCO-sized work after the trainings,
+on invented scores and records in the files that trainings leave.
 
 Statistics and tables are over 142 runs, with a score for each test image of the size; MLflow and
 DVC have 872 runs at COCO's size and as many fewer at the others.

@@ -35,8 +35,8 @@ def cpu_seconds() -> float:
 
 
 def memory_mb() -> dict[str, int]:
-    """Return the process's peak, what it holds now without mapped files, and the peak of its
-    largest child."""
+    """Return the process's peak, what it holds now without mapped files,
+    and the peak of its largest child."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     # Not of getrusage: it has the peak of the program that started this one, too.
     peak, held = (int(lines[name].split()[0]) // 1024 for name in ("VmHWM", "RssAnon"))
@@ -76,8 +76,8 @@ def apart(name: str, folder: Path) -> dict[str, Any]:
 
 
 def exponent(sizes: list[dict[str, Any]]) -> float | None:
-    """Return how CPU seconds grow with the number of items, what the smallest size takes (imports,
-    start) taken off.
+    """Return how CPU seconds grow with the number of items,
+    what the smallest size takes (imports, start) taken off.
 
     None unless there are three sizes that take so long that the clock can tell them.
     """

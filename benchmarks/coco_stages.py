@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from recap.settings.recipes import RunSpec
 
 Part = Callable[[], AbstractContextManager[None]]
-# Vectors are read from this many images in real shapes; every further image takes the vectors of
-# one of them.
+# Vectors are read from this many images in real shapes;
+# every further image takes the vectors of one of them.
 STORED, FEWEST, MOST, WIDTH = 20_000, 36, 50, 2048
 BATCH = 10
 
@@ -88,10 +88,8 @@ def captions_as_ids(folder: Path, part: Part) -> int:
     from recap.data.vocabulary import load_vocabulary
     from recap.runs.inputs import split_captions
 
-    table, words = (
-        Corpus.read(folder / "corpus.parquet"),
-        load_vocabulary(folder / "vocabulary.json"),
-    )
+    table = Corpus.read(folder / "corpus.parquet")
+    words = load_vocabulary(folder / "vocabulary.json")
     chosen = read_subset(folder / "subset.json")
     with part():
         split_captions(table, words, "train", chosen["caption_ids"])
@@ -122,8 +120,8 @@ def document_frequencies(folder: Path, part: Part) -> int:
 
 
 def thin_store(folder: Path, part: Part) -> int:
-    """A store of all images with one short vector each: what the start of a training needs is the
-    index."""
+    """A store of all images with one short vector each:
+    what the start of a training needs is the index."""
     from benchmarks.features import store
 
     count = len(_images(folder))
@@ -204,8 +202,8 @@ def _spec(stage: str) -> RunSpec:
 
 
 def epoch(folder: Path, part: Part) -> int:
-    """The second epoch's batches of ten images with features of 36 to 50 vectors of 2,048 and
-    captions; no model."""
+    """The second epoch's batches of ten images with features
+    of 36 to 50 vectors of 2,048 and captions; no model."""
     from recap.runs.inputs import FeatureSources
     from recap.training.batches import CaptionBatches
 
@@ -265,17 +263,15 @@ def _real_store(path: Path, images: int) -> Path:
 
 
 def validation(folder: Path, part: Part) -> int:
-    """What a validation does beside decoding: references' n-grams, and CIDEr-D of a caption of each
-    image."""
+    """What a validation does beside decoding:
+    references' n-grams, and CIDEr-D of a caption of each image."""
     from recap.data.corpus import Corpus
     from recap.data.vocabulary import load_vocabulary
     from recap.metrics.rewards import CiderD
     from recap.runs.inputs import split_captions
 
-    table, words = (
-        Corpus.read(folder / "corpus.parquet"),
-        load_vocabulary(folder / "vocabulary.json"),
-    )
+    table = Corpus.read(folder / "corpus.parquet")
+    words = load_vocabulary(folder / "vocabulary.json")
     with part():
         references = split_captions(table, words, "val")
         scorer, images = CiderD(references), sorted(references)

@@ -1,5 +1,5 @@
-"""Kernels of a cross-entropy step under torch.compile, counted from the code that the inductor
-generates on this CPU.
+"""Kernels of a cross-entropy step under torch.compile,
+counted from the code that the inductor generates on this CPU.
 
     python -m benchmarks.compiled [KIND ...]
 
@@ -49,8 +49,8 @@ def count(shape) -> str:
     compile_passes(model)
     length = batch.tokens.shape[-1] - 1
     words = length + (-length % BUCKET if model.in_buckets else 0)
-    # Within such a mode compiled passes run as they are, so that what they compute is counted here
-    # and taken off.
+    # Within such a mode compiled passes run as they are,
+    # so that what they compute is counted here and taken off.
     with Operations() as padded:
         run()
     model.zero_grad()
@@ -70,8 +70,8 @@ def count(shape) -> str:
     words_graphs = graphs.copy()
     for graph in encoder:
         words_graphs.remove(graph)
-    # The first word of a loop has graphs of its own where its state has other types, with nearly as
-    # many kernels.
+    # The first word of a loop has graphs
+    # of its own where its state has other types, with nearly as many kernels.
     calls = words / (len(words_graphs) // 2) if "advance" in model.compiled_passes else 1
     inside = sum(map(sum, encoder)) + round(calls * sum(map(sum, words_graphs)))
     fused, library = zip(*graphs, strict=True)
@@ -89,8 +89,8 @@ def count(shape) -> str:
 
 @torch.no_grad()
 def count_word(model, images) -> tuple[int, int, float]:
-    """Return the launches of a step of a search, plain and compiled, and the CPU seconds of its
-    compilation."""
+    """Return the launches of a step of a search,
+    plain and compiled, and the CPU seconds of its compilation."""
     model.eval()
     beams = torch.zeros(len(images), 3, dtype=torch.long)
 

@@ -1,10 +1,13 @@
-"""Random batches of features: our store beside a raw memory map, one HDF5 dataset per image, and
-one npz per image.
+"""Random batches of features: our store beside a raw memory map,
+one HDF5 dataset per image, and one npz per image.
 
-python -m benchmarks.features batches [--images 2000] [--folder DIR]     one JSON line a reader and type
-python -m benchmarks.features whole [--images 123287] [--folder DIR]     a store of COCO's size, in bounded memory
-python -m benchmarks.features open [--images 123287]                     a store of this version, and of an earlier one
-python -m benchmarks.features extract                                    pictures a second, decoding hidden or not
+One JSON line a reader and type; a store of COCO's size, in bounded memory; a store of this version,
+and of an earlier one; pictures a second, decoding hidden or not:
+
+    python -m benchmarks.features batches [--images 2000] [--folder DIR]
+    python -m benchmarks.features whole [--images 123287] [--folder DIR]
+    python -m benchmarks.features open [--images 123287]
+    python -m benchmarks.features extract
 """
 
 from __future__ import annotations
@@ -145,8 +148,8 @@ def batches(
             times: dict[str, list[float]] = {name: [] for name in known}
             for turn in range(count):
                 ids = rng.permutation(images)[:BATCH].tolist()
-                # Whoever comes first pays for what the others find warm in the processor: take
-                # turns.
+                # Whoever comes first pays for what the others
+                # find warm in the processor: take turns.
                 for name in [*known, *known][turn % len(known) :][: len(known)]:
                     if state == "cold":
                         forget(files[name])
@@ -166,8 +169,8 @@ def batches(
 
 
 def random_batch() -> Case:
-    """Return the case of ``make bench``: the store against a raw memory map of the same bytes,
-    float16, warm."""
+    """Return the case of ``make bench``:
+    the store against a raw memory map of the same bytes, float16, warm."""
     folder = Path(tempfile.mkdtemp(prefix="recap-bench-"))
     store = FeatureStore(write(folder, 500, "float16", lambda image: vectors(image, "float16")))
     packed = store.blocks()
@@ -237,8 +240,8 @@ def whole(folder: Path, images: int) -> Iterator[dict[str, object]]:
 
 
 def extract() -> Iterator[dict[str, object]]:
-    """Yield pictures a second of a timm backbone with decoding beside it and in turns with it (and
-    the GPU's share)."""
+    """Yield pictures a second of a timm backbone with decoding beside it
+    and in turns with it (and the GPU's share)."""
     from PIL import Image
 
     from recap.core.device import select_device
@@ -282,8 +285,8 @@ def extract() -> Iterator[dict[str, object]]:
 
 
 def opening(folder: Path, images: int) -> Iterator[dict[str, object]]:
-    """Yield seconds to open a store of COCO's size here, and in the process for those of earlier
-    versions; medians."""
+    """Yield seconds to open a store of COCO's size here,
+    and in the process for those of earlier versions; medians."""
 
     def small(image: int) -> np.ndarray:
         return np.full((1, 8), image % 1000, np.float16)

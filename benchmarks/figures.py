@@ -31,8 +31,8 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def clocks(function: Callable[[], object]) -> tuple[float, float]:
-    """Return wall-clock and processor seconds of one call, those of programs that it starts and
-    waits for with them."""
+    """Return wall-clock and processor seconds of one call,
+    those of programs that it starts and waits for with them."""
     start, processor = time.perf_counter(), _processor_seconds()
     function()
     return time.perf_counter() - start, _processor_seconds() - processor
@@ -77,8 +77,8 @@ def machine() -> dict[str, object]:
 
 
 def product_rate(rows: int = 2500, width: int = 512) -> float:
-    """Return the float32 rate of a large product on this machine now, in operations a second of one
-    processor."""
+    """Return the float32 rate of a large product on this machine now,
+    in operations a second of one processor."""
     a, b = torch.randn(rows, width), torch.randn(width, width)
     a @ b
     return 2 * rows * width * width / statistics.median(clocks(lambda: a @ b)[1] for _ in range(20))

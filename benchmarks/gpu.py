@@ -1,14 +1,13 @@
-"""`make gpu`: does a GPU compute what a CPU does, does a killed training resume to the bit, and how
-fast is it?
+"""`make gpu`: does a GPU compute what a CPU does,
+does a killed training resume to the bit, and how fast is it?
 
-    python -m benchmarks.gpu [--device cpu] [--tiny] [--kinds xlan ...] [--minutes 15] [--out
-    gpu.json]
+    python -m benchmarks.gpu [--device cpu] [--tiny] [--kinds xlan ...] [--minutes 15] \\
+        [--out gpu.json]
 
 Each kind of model takes 20 steps of cross-entropy on random images and captions, without dropout,
-from the same
-weights: in float64 on the CPU, then on the device in each precision, with plain and with compiled
-passes. Then it decodes the images by beam search. The sizes are those of the papers, with few
-images per step, as the CPU takes the same steps. The file is written after each row.
+from the same weights: in float64 on the CPU, then on the device in each precision, with plain and
+with compiled passes. Then it decodes the images by beam search. The sizes are those of the papers,
+with few images per step, as the CPU takes the same steps. The file is written after each row.
 docs/guides/contribute_a_run.md says what it proves.
 """
 
@@ -123,8 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def other_rows(report: Report, device: torch.device, *, tiny: bool) -> None:
-    """Add what is no training step: killed trainings, products of matrices, pictures through a
-    backbone."""
+    """Add what is no training step: killed trainings,
+    products of matrices, pictures through a backbone."""
     for stage in ("xe", "scst"):
         report.add("resume", {"stage": stage}, lambda stage=stage: resumed(stage, device))
     for precision in precisions(device):
@@ -250,8 +249,8 @@ def compared(
     ]
     difference = max(differences) / expected.losses[0]  # later losses may be near 0
     equal = (found.captions == expected.captions).all(-1).double().mean().item()
-    # Rounding in half of the bits may turn a word, so that captions are compared in full precision
-    # alone.
+    # Rounding in half of the bits may turn a word,
+    # so that captions are compared in full precision alone.
     holds = difference <= BOUNDS[precision] and (equal == 1 or precision != "float32")
     return {
         "difference": float(f"{difference:.2g}"),
@@ -395,10 +394,8 @@ def picture_rate(device: torch.device, backbone: str) -> dict[str, Any]:
     settings = GridFeatures.model_validate(
         {"kind": "grid", "backbone": backbone, "weights": "random", "grid": 7}
     )
-    encoder, count = (
-        Backbone(settings, weights=None, device=device),
-        32 if device.type == "cuda" else 2,
-    )
+    encoder = Backbone(settings, weights=None, device=device)
+    count = 32 if device.type == "cuda" else 2
     pictures = torch.randint(
         256, (count, settings.image_size, settings.image_size, 3), dtype=torch.uint8
     )

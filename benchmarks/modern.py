@@ -1,5 +1,5 @@
-"""The Transformer as one would write it today in plain torch, beside ours: cross-entropy step and
-beam search.
+"""The Transformer as one would write it today in plain torch,
+beside ours: cross-entropy step and beam search.
 
 Fused attention, fused Adam, an image encoded once, keys and values of its regions projected once
 for its captions, captions padded to the longest; a static cache of keys and values, all beams of
@@ -101,8 +101,8 @@ class Modern(nn.Module):
         self.dropout, self.output = nn.Dropout(0.1), nn.Linear(WIDTH, WORDS)
 
     def image(self, features: Tensor, times: int) -> list[tuple[Tensor, Tensor]]:
-        """Encode images [B, N, F] once -> each decoder layer's keys and values [B * times, H, N,
-        K]."""
+        """Encode images [B, N, F] once -> each decoder layer's keys
+        and values [B * times, H, N, K]."""
         x = self.features(features)
         for layer in self.encoder:
             x = layer(x)

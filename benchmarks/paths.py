@@ -1,5 +1,5 @@
-"""What each fast path brings: a step or search with one of them switched off, beside the same with
-all.
+"""What each fast path brings: a step or search with one
+of them switched off, beside the same with all.
 
 `python -m benchmarks.paths xe.transformer xe.xlan xe.x_transformer --rounds 5` prints a JSON line
 for each: CPU seconds of one thread, and the ratio off / on of each path (median and range within

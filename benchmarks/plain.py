@@ -1,5 +1,5 @@
-"""What released captioning code does, written plainly on the same weights: the reference of every
-speed-up.
+"""What released captioning code does, written plainly on the same weights:
+the reference of every speed-up.
 
 Features are repeated for each caption and encoded once per caption; captions are padded to the
 longest; all tokens get logits; each word of a decoding encodes the whole prefix anew; scores are

@@ -1,5 +1,5 @@
-"""Loss, sampling, greedy and beam search over a plain step: caches are copied, every score of the
-vocabulary is sorted.
+"""Loss, sampling, greedy and beam search over a plain step:
+caches are copied, every score of the vocabulary is sorted.
 
 A step takes words [R] and the state of rows, a mapping of tensors; what is named "fixed..." belongs
 to the image and is copied to its rows once.

@@ -111,8 +111,8 @@ def scores(model: M2, words: Tensor, levels: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass
 class Rows:
-    """What moves with the beams: the features, and the inputs of each layer for the words so far,
-    [R, T, D]."""
+    """What moves with the beams: the features,
+    and the inputs of each layer for the words so far, [R, T, D]."""
 
     features: Tensor
     inputs: list[Tensor]
@@ -136,8 +136,8 @@ def step(model: M2, words: Tensor, state: Rows, levels: Tensor, mask: Tensor) ->
 def beam_search(
     model: M2, features: Tensor, mask: Tensor, beam: int, length: int, never: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return words [B, K, T], best first, and their log-probabilities [B, K, T], with a graph if
-    gradients are on.
+    """Return words [B, K, T], best first,
+    and their log-probabilities [B, K, T], with a graph if gradients are on.
 
     Args:
         model: the captioner.
@@ -150,10 +150,8 @@ def beam_search(
     state = Rows(features, [levels.new_zeros(images, 0, levels.shape[-1]) for _ in model.decoder])
     words = torch.full((images, 1), BOS, dtype=torch.long)
     total, chosen = torch.zeros(images, 1), torch.zeros(images, 1, 0)
-    done, history = (
-        torch.zeros(images, 1, dtype=torch.bool),
-        torch.zeros(images, 1, 0, dtype=torch.long),
-    )
+    done = torch.zeros(images, 1, dtype=torch.bool)
+    history = torch.zeros(images, 1, 0, dtype=torch.long)
     for _ in range(length):
         found = step(model, words.flatten(), state, levels, mask)
         if never is not None:

@@ -1,5 +1,5 @@
-"""X-LAN and X-Transformer as released code computes them, on the weights of our models: the
-reference of their figures.
+"""X-LAN and X-Transformer as released code computes them,
+on the weights of our models: the reference of their figures.
 
 Every caption or sample is a row of its own, with copies of its image's vectors: X-LAN copies them
 after encoding when it learns captions, everything else before. q * k is laid out for every pair of
@@ -32,8 +32,8 @@ def product(of: nn.Linear, x: Tensor) -> Tensor:
 
 
 def project(of: Projection, x: Tensor) -> Tensor:
-    """Linear, activation, group norm: [R, T, D] -> [R, H, T, K], laid out so that no q * k has to
-    be copied."""
+    """Linear, activation, group norm: [R, T, D] -> [R, H, T, K],
+    laid out so that no q * k has to be copied."""
     y = of.activation(product(of.linear, x))
     heads = of.norm.num_groups
     y = group_norm(y.flatten(0, 1), heads, of.norm.weight, of.norm.bias, of.norm.eps).view_as(y)

@@ -1,5 +1,5 @@
-"""Rates of products by torch's own library and by oneDNN: the measurements behind `ONEDNN` of
-`recap.nn.fast`.
+"""Rates of products by torch's own library and by oneDNN:
+the measurements behind `ONEDNN` of `recap.nn.fast`.
 
 `OMP_NUM_THREADS=1 python -m benchmarks.products` prints a JSON line for each kind and size: GFLOP
 per CPU second, the best of some alternated rounds. A product of few rows is one of a search, whose
@@ -61,11 +61,9 @@ def main() -> None:
     processor = torch.backends.cpu.get_cpu_capability()
     torch.manual_seed(0)
     for rows, inputs, outputs in SIZES:
-        x, weight, grad = (
-            torch.randn(rows, inputs),
-            torch.randn(outputs, inputs),
-            torch.randn(rows, outputs),
-        )
+        x = torch.randn(rows, inputs)
+        weight = torch.randn(outputs, inputs)
+        grad = torch.randn(rows, outputs)
         kinds = {"forward": (x, weight), "of_rows": (grad, weight.mT), "of_weight": (grad.mT, x.mT)}
         for kind, (left, right) in kinds.items():
             ways = {

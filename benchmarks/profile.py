@@ -1,5 +1,5 @@
-"""Where the time of a training step goes: `python -m benchmarks.profile OUT.svg`, ours beside the
-plain reference.
+"""Where the time of a training step goes:
+`python -m benchmarks.profile OUT.svg`, ours beside the plain reference.
 
 Each bar is one step of torch's profiler, summed by kind of operation (self time on the processor).
 """

@@ -31,8 +31,8 @@ def by_steps(page: str) -> dict[str, tuple[list[int], list[float]]]:
 
 
 def by_epochs(page: str) -> dict[str, tuple[list[float], list[float]]]:
-    """Return of each training from beams the validation CIDEr-D (epoch 0 first) and the reward of
-    each epoch."""
+    """Return of each training from beams the validation
+    CIDEr-D (epoch 0 first) and the reward of each epoch."""
     return {
         name.replace("`", ""): ([float(begin), *numbers(scores)], numbers(rewards))
         for name, begin, scores, rewards in BEAMS.findall(page)

@@ -1,5 +1,5 @@
-"""The sizes that all figures of training and decoding share: 10 COCO images of 50 regions, five
-captions each."""
+"""The sizes that all figures of training and decoding share:
+10 COCO images of 50 regions, five captions each."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ IMAGES, REGIONS, CAPTIONS, FEATURES, WORDS, LENGTH = 10, 50, 5, 2048, 9488, 20
 
 
 def models(kind: str, words: int = WORDS) -> tuple[Captioner, Captioner]:
-    """Return a model of the papers' size with random weights, and a plain one with the same
-    weights."""
+    """Return a model of the papers' size with random weights,
+    and a plain one with the same weights."""
     torch.manual_seed(0)
     config = {"kind": kind, "dropout": 0.1, "feature_dropout": 0.5}
     model = build_model(config, InputSpec({"main": FEATURES}, words))

@@ -1,5 +1,5 @@
-"""A training step of ours beside the released way of it, and the time that its products alone would
-take."""
+"""A training step of ours beside the released way of it,
+and the time that its products alone would take."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Model = TypeVar("Model", bound=Captioner)
 def learner(
     model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, loss: Callable[[], Tensor]
 ) -> Step:
-    """Return a whole training step of the middle of a training, when RAdam trusts its second
-    moment."""
+    """Return a whole training step of the middle of a training,
+    when RAdam trusts its second moment."""
     for weight in model.parameters():
         weight.grad = torch.zeros_like(weight)
     optimizer.step()  # makes the moments; nothing moves
@@ -44,8 +44,8 @@ def learner(
 
 
 def plain_learner(model: Captioner, stage: Stage, loss: Callable[[], Tensor]) -> Step:
-    """Return the released way of a step: torch's dropout and torch's optimizer, tensor after
-    tensor."""
+    """Return the released way of a step:
+    torch's dropout and torch's optimizer, tensor after tensor."""
     optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[
         stage.optimizer
     ](
@@ -67,8 +67,8 @@ def without_dropout(model: Captioner) -> Captioner:
 
 
 def floor(step: Step) -> dict[str, object]:
-    """Return the operations of a step, and the seconds that they would take at the rate of a large
-    product."""
+    """Return the operations of a step, and the seconds
+    that they would take at the rate of a large product."""
     with Operations() as counted:
         step()
     flops, rate = counted.total, product_rate()

@@ -1,5 +1,5 @@
-"""X-LAN, X-Transformer and AoANet at COCO's sizes: cross-entropy step, self-critical step and beam
-search.
+"""X-LAN, X-Transformer and AoANet at COCO's sizes:
+cross-entropy step, self-critical step and beam search.
 
 `python -m benchmarks.stepwise` tells the memory of the training steps, each in a process of its
 own.
@@ -80,8 +80,8 @@ def model_of(kind: str) -> Captioner:
 
 
 def stage_of(name: str, kind: str) -> Stage:
-    """Return the recipe of a step, `xe` or `scst`, as far as it costs time: optimiser, smoothing,
-    clipping."""
+    """Return the recipe of a step, `xe` or `scst`,
+    as far as it costs time: optimiser, smoothing, clipping."""
     return XE[kind] if name == "xe" else SCST[kind]
 
 

@@ -1,5 +1,5 @@
-"""How often a table marks a difference that is not there, and how often one that is: simulated from
-real scores.
+"""How often a table marks a difference that is not there,
+and how often one that is: simulated from real scores.
 
     python -m benchmarks.table_marks
     results/demo/scores/scenes/full/scenes_grid/{transformer,zodiac}@scenes
@@ -53,8 +53,8 @@ class Components:
     rest: np.ndarray
 
     def errors(self, seeds: int) -> dict[str, float]:
-        """Return the standard errors of the first metric's difference by where they come from, in
-        percent points."""
+        """Return the standard errors of the first metric's difference
+        by where they come from, in percent points."""
         images, rest = self.images[:, 0].var(ddof=1), self.rest[:, :, 0].var()
         parts = {
             "trainings": 2 * self.trainings[0, 0] / seeds,
@@ -83,8 +83,8 @@ def take_apart(scores: np.ndarray, metrics: Sequence[str]) -> Components:
         / images
     )
     trainings = _without_negative(within.T @ within / (models * (seeds - 1)) - noise)
-    # The difference of two averages still holds their rest, which is drawn anew: it is shrunk to
-    # its own variance.
+    # The difference of two averages still holds their rest,
+    # which is drawn anew: it is shrunk to its own variance.
     differences = profiles[0, 0] - profiles[1, 0]
     differences = differences - differences.mean(axis=0)
     observed = differences.var(axis=0, ddof=1)
@@ -101,8 +101,8 @@ def _without_negative(covariance: np.ndarray) -> np.ndarray:
 def draw(
     parts: Components, *, seeds: int, difference: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
-    """Draw the scores ``[2, seeds, I, C]`` of a baseline and of a model that is better by
-    ``difference`` ``[C]``."""
+    """Draw the scores ``[2, seeds, I, C]`` of a baseline
+    and of a model that is better by ``difference`` ``[C]``."""
     count = len(parts.images)
     chosen = random.integers(count, size=count)
     trainings = random.multivariate_normal(
@@ -118,8 +118,8 @@ def draw(
 
 
 def marks(scores: np.ndarray) -> dict[str, tuple[bool, bool]]:
-    """Return for each rule whether a table of ``[2, seeds, I, C]`` marks its first metric alone,
-    and any of all."""
+    """Return for each rule whether a table
+    of ``[2, seeds, I, C]`` marks its first metric alone, and any of all."""
     family = [_compare(scores[..., index]) for index in range(scores.shape[-1])]
     alone = [deepcopy(family[0])]
     found = {}
@@ -187,8 +187,8 @@ def read(folders: Sequence[Path], metrics: Sequence[str], stage: str) -> np.ndar
 def figures(
     parts: Components, *, tables: int, seeds: Sequence[int], differences: Sequence[float]
 ) -> Iterator[dict]:
-    """Yield one figure for each number of seeds and true difference (of the first metric, in
-    percent points)."""
+    """Yield one figure for each number of seeds
+    and true difference (of the first metric, in percent points)."""
     for count in seeds:
         for difference in differences:
             random = np.random.default_rng([count, round(1000 * difference)])

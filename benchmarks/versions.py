@@ -1,5 +1,5 @@
-"""Steps and searches of this clone beside those of another commit, and beside plain torch
-(`RECAP_FAST=0`).
+"""Steps and searches of this clone beside those of another commit,
+and beside plain torch (`RECAP_FAST=0`).
 
     git clone . /tmp/other && git -C /tmp/other checkout COMMIT
     python -m benchmarks.versions xe.transformer beam.xlan --other /tmp/other
@@ -27,8 +27,8 @@ from benchmarks.figures import machine, show
 from benchmarks.shapes import FEATURES, LENGTH, WORDS, batch, captions
 
 ROOT = Path(__file__).parent.parent
-# models and images; X-Transformer and VisualGPT have fewer layers, so that three sides fit the
-# memory
+# models and images; X-Transformer and VisualGPT have fewer layers,
+# so that three sides fit the memory
 SIZES = {
     "transformer": ({}, 5),
     "m2": ({}, 3),
@@ -155,9 +155,8 @@ def main() -> None:
             sides["other"] = Side(name, arguments.other.resolve(), "1")
         times = []
         for number in range(arguments.rounds + 1):
-            order = [*sides][number % len(sides) :] + [*sides][
-                : number % len(sides)
-            ]  # none is always the first
+            # none is always the first
+            order = [*sides][number % len(sides) :] + [*sides][: number % len(sides)]
             times.append({side: sides[side].seconds() for side in order})
         del times[0]  # memory and kernels are new there
         for process in sides.values():

@@ -13,12 +13,8 @@ from helpers.tiny_workspace import Workspace
 from recap.core import log
 
 ROOT = Path(__file__).parent
-FOLDERS = {
-    "unit": "unit",
-    "parity": "unit",
-    "workflow": "workflow",
-    "fault": "fault",
-}  # folder -> marker
+# folder -> marker
+FOLDERS = {"unit": "unit", "parity": "unit", "workflow": "workflow", "fault": "fault"}
 
 
 def pytest_configure():
@@ -35,13 +31,13 @@ def pytest_report_header():
 
 
 def pytest_collection_modifyitems(items):
-    """Mark tests by their folder, begin with the longest files, and skip those for a GPU where
-    there is none."""
+    """Mark tests by their folder, begin with the longest files,
+    and skip those for a GPU where there is none."""
     for item in items:
         item.add_marker(FOLDERS[item.path.relative_to(ROOT).parts[0]])
-    # Whole files: the order of the tests in one stays, because some share what a fixture made and
-    # change it. The workflow comes first, files with few tests last, so that no worker is left with
-    # a long one.
+    # Whole files: the order of the tests in one stays, because some share
+    # what a fixture made and change it. The workflow comes first, files
+    # with few tests last, so that no worker is left with a long one.
     smoke, slow = (
         {item.path for item in items if item.get_closest_marker(mark)} for mark in ("smoke", "slow")
     )

@@ -94,8 +94,7 @@ def dated_later(workflow: Any) -> str:
 
 
 def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
-    """Return the lines that name every run that is due, and every other job that is due because
-    something changed."""
+    """Return lines that name every due run, and every other job due because of a change."""
     seeds = defaultdict(list)  # of jobs that differ only in their seed
     rules: dict[str, int] = {}  # in their order
     for rule, wildcards, reason in jobs:
@@ -114,8 +113,7 @@ def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
 
 
 def changes(old: set[str], new: set[str], stage: str) -> str:
-    """Return which parameters changed, of their `repr`: ``xe.learning_rate 0.0003 -> 0.0005``,
-    ``changed code``."""
+    """Return changed parameters by `repr`: ``xe.epochs 3 -> 5``, ``changed code``."""
     before, after = [[ast.literal_eval(text) for text in sorted(side)] for side in (old, new)]
     specs, digests, plain = (
         [[v for v in side if _kind(v) == kind] for side in (before, after)] for kind in range(3)
@@ -132,8 +130,7 @@ def changes(old: set[str], new: set[str], stage: str) -> str:
 
 
 def _kind(value: Any) -> int:
-    """Return 0 for the JSON of a spec, 1 for the digest of the source that a job runs, 2 for any
-    other parameter."""
+    """Return 0 for a spec's JSON, 1 for the digest of a job's source, 2 for other parameters."""
     if isinstance(value, str) and value.startswith("{"):
         return 0
     return 1 if isinstance(value, str) and _DIGEST.fullmatch(value) else 2

@@ -1,5 +1,5 @@
-"""What the rules share: the plan of a profile, files that commands read, limits of jobs,
-constraints of wildcards."""
+"""What the rules share: the plan of a profile,
+files that commands read, limits of jobs, constraints of wildcards."""
 
 from __future__ import annotations
 
@@ -70,9 +70,8 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
     lists = {each.path for each in needed if each.pictures}
     for name in plan.datasets():
         if lists & {*paths.outside_files("datasets", name)}:
-            for folder in paths.images(
-                name
-            ):  # a rule fills it, none makes it as a whole; Snakemake wants it there
+            # a rule fills it, none makes it as a whole; Snakemake wants it there
+            for folder in paths.images(name):
                 Path(folder).mkdir(parents=True, exist_ok=True)
     write_beside_specs(plan, Path(paths.work))
     return Planned(plan, needed, parameters, claims, {})
@@ -86,9 +85,9 @@ def refuse(sentence: str) -> NoReturn:
     sys.exit(f"recap: {sentence}")
 
 
-# A job on a cluster begins Snakemake twice more. Without this file both would read and check all
-# parameters and follow the whole source again, for one command. The folder is locked: no other
-# workflow has jobs here.
+# A job on a cluster begins Snakemake twice more. Without this file both
+# would read and check all parameters and follow the whole source again,
+# for one command. The folder is locked: no other workflow has jobs here.
 def pass_on(planned: Planned) -> None:
     """Write what was planned, and name the file to the jobs that are submitted from now on."""
     file = (LOCK_FOLDER / "planned").absolute()
@@ -101,9 +100,8 @@ def passed_on() -> Planned | None:
     """Return what the main process of this job planned; None if it wrote no file."""
     if VARIABLE not in os.environ:
         return None
-    planned: Planned = pickle.loads(
-        Path(os.environ[VARIABLE]).read_bytes()
-    )  # the main process of this user wrote it
+    # the main process of this user wrote it
+    planned: Planned = pickle.loads(Path(os.environ[VARIABLE]).read_bytes())
     DIGESTS.update(planned.digests)
     return planned
 
@@ -125,8 +123,7 @@ class SpecText(str):
 
 
 def write_beside_specs(plan: RunPlan, work: Path) -> None:
-    """Write the profile's `inputs`, a hint for commands, and how the jobs of recipes and features
-    are computed."""
+    """Write `inputs`, a hint for commands, and how jobs of recipes and features are computed."""
     named: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for series, label in plan.labels().items():
         named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label

@@ -1,5 +1,5 @@
-"""Provenance that travels with the results, so that a clone with pulled results reruns nothing that
-is valid.
+"""Provenance that travels with the results,
+so that a clone with pulled results reruns nothing that is valid.
 
 Snakemake's records of what made a file, and the times that it compares, are carried neither by Git
 nor by DVC. So after each run the records are copied beside the results (`.provenance.json`, with
@@ -29,12 +29,8 @@ Entries = dict[str, Entry]
 
 FORMAT = 6  # of the records that Snakemake 9.27 writes
 TIMES = ("starttime", "endtime", "job_hash")  # what differs between two runs of the same job
-LOCAL = (
-    "shellcmd",
-    "incomplete",
-    "external_jobid",
-    *TIMES,
-)  # not carried: a command line names folders of one machine
+# not carried: a command line names folders of one machine
+LOCAL = ("shellcmd", "incomplete", "external_jobid", *TIMES)
 # stands for the profile's folder of outside files, which each machine has elsewhere
 INPUTS = "<inputs>/"
 
@@ -60,8 +56,8 @@ def _is_incomplete(file: str) -> bool:
 
 
 def _path(kind: str, file: str) -> Path:
-    """Return where Snakemake notes something of a file: its path in base 64, in pieces as long as a
-    name may be."""
+    """Return where Snakemake notes something of a file:
+    its path in base 64, in pieces as long as a name may be."""
     name = base64.urlsafe_b64encode(file.encode()).decode()
     length = os.pathconf(".", "PC_NAME_MAX") - 1
     pieces = [name[start : start + length] for start in range(0, len(name), length)]
@@ -80,8 +76,7 @@ def make_writable(folders: Iterable[str | Path]) -> None:
 
 
 class ProvenanceStore:
-    """Carries records between Snakemake's folder and the folders of results, of which the last has
-    ``single_files``."""
+    """Carries records between Snakemake's folder and those of results (last: ``single_files``)."""
 
     def __init__(self, *, folders: list[str], single_files: list[str], inputs: str) -> None:
         self._folders = [Path(folder) for folder in folders]
@@ -89,8 +84,7 @@ class ProvenanceStore:
         self._inputs = f"{Path(inputs)}/"  # the profile's folder of outside files
 
     def restore(self) -> None:
-        """Give Snakemake the records of finished files that it does not have, if all are what their
-        provenance says."""
+        """Give Snakemake records of finished files that it lacks, if all match their provenance."""
         # Nothing is to be restored where Snakemake knows of this very file or of its job.
         unknown = {
             file: entry
@@ -104,16 +98,15 @@ class ProvenanceStore:
             more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
             raise DataError(
                 f"{changed[0]}{more}: changed since made (the sha256 is not the one in "
-                f"{records.PROVENANCE}); "
-                "delete it, then restore it (recap artifacts pull) or let the workflow rebuild it"
+                f"{records.PROVENANCE}); delete it, then restore it (recap artifacts pull) or let "
+                "the workflow rebuild it"
             )
         times: dict[str, float] = {}
         for file, entry in unknown.items():
             self._set_time(file, unknown, times)
             times_of_job = {**entry["times"], "endtime": _time(file), "incomplete": False}
-            path = _path(
-                "metadata", file
-            )  # written as Snakemake does, which ignores half a record of a power cut
+            # written as Snakemake does, which ignores half a record of a power cut
+            path = _path("metadata", file)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(
                 json.dumps(self._renamed(entry["record"], self._local) | times_of_job),

@@ -1,5 +1,5 @@
-"""One workflow a folder, which ends with its jobs: on this machine by signals, on a Slurm cluster
-by `scancel`.
+"""One workflow a folder, which ends with its jobs:
+on this machine by signals, on a Slurm cluster by `scancel`.
 
 Jobs get SIGTERM, save and exit. Snakemake alone waits until they have finished, which may take
 days.
@@ -32,17 +32,16 @@ SIGNAL_NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 POLL_SECONDS = 0.2
 REPEAT_SECONDS = 1.0  # a signal that comes sooner is a repetition of the first
 PREFIX = "recap"  # of the names of jobs: slurm-jobname-prefix in profiles/slurm
-_JOB_NAME = re.compile(
-    f"{PREFIX}_[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}"
-)  # the plugin adds a UUID
+# the plugin adds a UUID
+_JOB_NAME = re.compile(f"{PREFIX}_[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
 _ENDING_SECONDS = 180.0  # for jobs that were cancelled: longer than any cluster's KillWait
 
 
-# Snakemake's own lock files remain when it is killed and cannot tell a dead owner; profiles/default
-# turns them off.
+# Snakemake's own lock files remain when it is killed
+# and cannot tell a dead owner; profiles/default turns them off.
 def lock_folder(results: str, *others: str) -> None:
-    """Lock the working folder and that of the results, which may be a link, and remove what a
-    killed workflow left."""
+    """Lock the working folder and that of the results,
+    which may be a link, and remove what a killed workflow left."""
     Path(results).mkdir(parents=True, exist_ok=True)
     try:
         killed = lock_workflow(LOCK_FOLDER)
@@ -64,10 +63,10 @@ def lock_folder(results: str, *others: str) -> None:
 
 
 def job_prefix() -> str:
-    """Return the beginning of a job's command, which takes its shell's place and ends with the
-    workflow in any case."""
-    # Ctrl-C reaches jobs as SIGTERM; as itself it would meet Python before it can say anything but
-    # a traceback.
+    """Return the beginning of a job's command,
+    which takes its shell's place and ends with the workflow in any case."""
+    # Ctrl-C reaches jobs as SIGTERM;
+    # as itself it would meet Python before it can say anything but a traceback.
     with_us = shlex.join(map(str, ending_with_us([])))
     watched = (
         ""
@@ -78,10 +77,9 @@ def job_prefix() -> str:
 
 
 def stop_with_jobs() -> None:
-    """Stop Snakemake and its jobs on a signal: the first one lets jobs save, a second one kills
-    them."""
-    # The handlers only fill a queue: the main thread may hold a lock that the scheduler's handler,
-    # set before, needs.
+    """Stop Snakemake and its jobs on a signal: the first lets jobs save, a second kills them."""
+    # The handlers only fill a queue:
+    # the main thread may hold a lock that the scheduler's handler, set before, needs.
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     threading.Thread(
         target=_listen, args=(signals, signal.getsignal(signal.SIGTERM)), daemon=True
@@ -91,8 +89,8 @@ def stop_with_jobs() -> None:
 
 
 def _listen(signals: queue.SimpleQueue[int], start_no_more: object) -> None:
-    """Wait for a signal, start no more jobs, and send SIGTERM to running jobs, also to those that
-    were just started."""
+    """Wait for a signal, start no more jobs,
+    and send SIGTERM to running jobs, also to those that were just started."""
     name = SIGNAL_NAMES[signal.Signals(signals.get())]
     since = time.monotonic()
     messages.mute()
@@ -143,8 +141,7 @@ def stop_with_cluster() -> None:
 # `scancel` sends SIGTERM
 # first: a training saves its state, from which the same command continues.
 def cancel_left_jobs() -> None:
-    """Cancel what a killed workflow left in Slurm's queue for this folder, and wait until it has
-    ended."""
+    """Cancel what a killed workflow left in Slurm's queue for this folder, and wait for its end."""
     if not (left := jobs_here()):
         return
     log.info(

@@ -30,9 +30,8 @@ exclude_patterns = ["_sphinx", "results/prose"]
 default_role = "literal"
 myst_heading_anchors = 4
 napoleon_use_ivar = True
-suppress_warnings = [
-    "ref.python"
-]  # several packages have a class of one name, as `Study`; annotations name no module
+# several packages have a class of one name, as `Study`; annotations name no module
+suppress_warnings = ["ref.python"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -45,8 +44,8 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path: list[str] = []
 
-# Stars and bars are formulas in our docstrings, and marks of reStructuredText; a name's last
-# underscore is one, too.
+# Stars and bars are formulas in our docstrings, and marks
+# of reStructuredText; a name's last underscore is one, too.
 MARKS = re.compile(r"(?<!\\)([*|]|\b\w+_(?=\W|$))")
 
 

@@ -1,5 +1,5 @@
-"""Draws as SVG the flowcharts of pages, which GitHub draws with Mermaid: built pages need no script
-and no network."""
+"""Draws as SVG the flowcharts of pages, which GitHub draws with Mermaid:
+built pages need no script and no network."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def edges(text: str) -> list[tuple[str, str]]:
 
 
 def picture(text: str) -> str:
-    """Return a flowchart as SVG, layer below layer, in the colors of the page, without arrows that
-    others imply."""
+    """Return a flowchart as SVG, layer below layer,
+    in the colors of the page, without arrows that others imply."""
     arrows = list(transitive_reduction(DiGraph(edges(text))).edges)
     boxes: dict[str, Any] = {
         name: Vertex(name) for name in dict.fromkeys(name for arrow in arrows for name in arrow)

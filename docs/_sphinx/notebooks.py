@@ -1,5 +1,5 @@
-"""Reads a Jupyter notebook as a page of Markdown, in the form of the guides: files below their
-paths, commands."""
+"""Reads a Jupyter notebook as a page of Markdown,
+in the form of the guides: files below their paths, commands."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Writes the pages of the reference: settings from pydantic classes, commands from argparse, the
-API for autodoc."""
+"""Writes the pages of the reference: settings from pydantic classes,
+commands from argparse, the API for autodoc."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Messages while Snakemake works: which run begins, ends or fails, and why; Snakemake's log file
-has all details.
+"""Messages while Snakemake works: which run begins,
+ends or fails, and why; Snakemake's log file has all details.
 
 A logger plugin: Snakemake finds it by the name of this package, and profiles/default asks for it
 (`logger: recap`). `snakemake --quiet`, `--verbose`, `--printshellcmds` and `--debug-dag` print
@@ -41,8 +41,7 @@ def introduce(labels: Mapping[str, str], due: Callable[[], list[str]]) -> None:
 
 
 def mute() -> None:
-    """Print nothing more: the user stopped the workflow, and jobs that end early are no
-    failures."""
+    """Print nothing more: the user stopped the workflow; jobs that end early did not fail."""
     _muted[:] = [True]
 
 
@@ -65,9 +64,8 @@ class LogHandler(LogHandlerBase):
         self._seconds: dict[str, list[float]] = {}  # rule -> how long each of its jobs took
         self._ended = ""  # the job that ended last, until its progress is printed
         self._failures: dict[int, str] = {}  # by job id; a later attempt may succeed
-        self._before: (
-            list[logging.LogRecord] | None
-        ) = []  # notes before a run; None once it has begun
+        # notes before a run; None once it has begun
+        self._before: list[logging.LogRecord] | None = []
         self._errors: list[logging.LogRecord] = []  # until it is known whether they are about a job
         self._begun = time.monotonic()
         self._stats: list[str] = []  # jobs per rule; a dry run sends them before and after its jobs
@@ -148,8 +146,7 @@ class LogHandler(LogHandlerBase):
         self._ended = ""
 
     def _fail(self, record: Any) -> None:
-        """Print which job failed and the reason that its command recorded, else what a cluster or
-        Snakemake says."""
+        """Print which job failed and its command's reason, else what cluster or Snakemake says."""
         errors = [error for error in self._errors if error.thread == record.thread]
         self._errors = [error for error in self._errors if error not in errors]
         file = _failure(record)
@@ -163,8 +160,7 @@ class LogHandler(LogHandlerBase):
             self._print(self.format(error))
 
     def _summarize(self) -> None:
-        """Print the jobs that failed, or how long the jobs of each rule took together, or that none
-        was due."""
+        """Print the failed jobs, or the time that each rule's jobs took, or that none was due."""
         if self._failures:
             jobs = "a job" if len(self._failures) == 1 else f"{len(self._failures)} jobs"
             heading = (
@@ -199,8 +195,7 @@ class LogHandler(LogHandlerBase):
 
 
 def _failure(record: Any) -> Path | None:
-    """Return the file for the reason why a job's command failed, or None if it is no `recap`
-    command."""
+    """Return the file of why a job's command failed, or None if it is not of `recap`."""
     arguments = shlex.split(record.shellcmd or "")
     pairs = zip(arguments, arguments[1:], strict=False)
     start = next((number + 2 for number, pair in enumerate(pairs) if pair == ("-m", "recap")), None)

@@ -1,5 +1,5 @@
-"""A remote that others can change: `recap artifacts pull` writes the files that were pushed, or
-nothing."""
+"""A remote that others can change:
+`recap artifacts pull` writes the files that were pushed, or nothing."""
 
 import hashlib
 import json

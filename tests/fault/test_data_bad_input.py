@@ -1,5 +1,5 @@
-"""Broken annotations and pictures: one sentence with the file, key or id and a remedy, and nothing
-half-written."""
+"""Broken annotations and pictures: one sentence with the file,
+key or id and a remedy, and nothing half-written."""
 
 import json
 import random

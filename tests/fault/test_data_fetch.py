@@ -1,5 +1,5 @@
-"""Downloads that are killed, cut, refused, stalled or swapped: complete and right in the end, or
-one sentence."""
+"""Downloads that are killed, cut, refused, stalled or swapped:
+complete and right in the end, or one sentence."""
 
 import gzip
 import os

@@ -1,5 +1,5 @@
-"""Nothing gets its name before it was checked: hashes, sizes, forms, local copies, and the list
-itself."""
+"""Nothing gets its name before it was checked:
+hashes, sizes, forms, local copies, and the list itself."""
 
 import gzip
 

@@ -1,5 +1,5 @@
-"""Damaged inputs for each reader of captions, lists, settings and pictures: read, or refused in a
-sentence.
+"""Damaged inputs for each reader of captions, lists,
+settings and pictures: read, or refused in a sentence.
 
 Nothing half-written may stay: a reader that writes leaves a whole file, or none.
 """
@@ -116,7 +116,8 @@ def test_csv_captions(tmp_path):
     check(as_file(tmp_path / "c.csv", lambda path: list(csv_entries(path, SplitRow))), originals)
 
 
-REPORT = b"""<?xml version="1.0"?><eCitation><uId id="CXR1"/><Abstract><AbstractText Label="FINDINGS">Heart is
+REPORT = b"""<?xml version="1.0"?><eCitation><uId id="CXR1"/><Abstract>\
+<AbstractText Label="FINDINGS">Heart is
 normal.</AbstractText></Abstract>
 <parentImage id="CXR1_IM-0001-1001"/><parentImage id="CXR1_IM-0001-2001"/></eCitation>"""
 

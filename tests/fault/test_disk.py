@@ -47,8 +47,8 @@ def on_small_disk(script, folder, options):
 WRITERS = {
     "torch": "import torch; torch.save({'a': torch.zeros(10**6)}, part)",
     "safetensors": (
-        "import torch; from safetensors.torch import save_file; "
-        "save_file({'a': torch.zeros(10**6)}, part)"
+        "import torch; from safetensors.torch import save_file; save_file({'a': "
+        "torch.zeros(10**6)}, part)"
     ),
     "python": "part.write_bytes(bytes(10**6))",
     "pillow": "import numpy; from PIL import Image; "

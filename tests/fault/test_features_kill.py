@@ -1,5 +1,5 @@
-"""SIGKILL of the feature writer at random moments: nothing half-written, at most one shard lost,
-equal bytes."""
+"""SIGKILL of the feature writer at random moments:
+nothing half-written, at most one shard lost, equal bytes."""
 
 import random
 import signal

@@ -1,5 +1,5 @@
-"""Files from outside that would take any memory: refused in one sentence under the limit that
-commands set."""
+"""Files from outside that would take any memory:
+refused in one sentence under the limit that commands set."""
 
 import gzip
 import multiprocessing

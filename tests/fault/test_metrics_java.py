@@ -136,9 +136,8 @@ def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypat
     monkeypatch.setattr(
         coco, "tokenize_captions", lambda *_, **__: Tokenized(REFERENCES, HYPOTHESES, "ptb")
     )
-    monkeypatch.setattr(
-        meteor, "write_matching", lambda *_: None
-    )  # it takes seconds, and this Java reads no table
+    # it takes seconds, and this Java reads no table
+    monkeypatch.setattr(meteor, "write_matching", lambda *_: None)
     monkeypatch.setattr(programs, "LIMIT", 2)
     start = time.monotonic()
     scores = score(REFERENCES, HYPOTHESES, metrics=["BLEU", "METEOR", "ROUGE-L"])
@@ -223,8 +222,8 @@ def test_a_java_that_cannot_start_is_one_sentence(tmp_path):
 
 def test_a_scorer_that_raises_costs_only_its_own_score(monkeypatch):
     monkeypatch.setattr(scoring, "java_executable", lambda: None)
-    # Nothing but punctuation in every reference: pycocoevalcap's CIDEr takes the maximum of
-    # nothing.
+    # Nothing but punctuation in every reference:
+    # pycocoevalcap's CIDEr takes the maximum of nothing.
     scores = score({1: ["..."], 2: ["!"]}, {1: "a dog", 2: ""}, metrics=["CIDEr", "BLEU"])
     assert scores.corpus["CIDEr"] is None
     assert scores.not_run["CIDEr"].startswith("ValueError")
@@ -233,8 +232,8 @@ def test_a_scorer_that_raises_costs_only_its_own_score(monkeypatch):
 
 @pytest.fixture
 def spice_scores(tmp_path, monkeypatch):
-    """Scores of SPICE that looks installed, with a program in Java's place that writes `result`
-    where SPICE would."""
+    """Scores of SPICE that looks installed, with a program
+    in Java's place that writes `result` where SPICE would."""
     (tmp_path / "lib").mkdir()
     for name, needed in MODEL_JARS.items():
         with zipfile.ZipFile(tmp_path / "lib" / name, "w") as jar:

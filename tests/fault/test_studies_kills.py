@@ -1,5 +1,5 @@
-"""Two hundred raters who send at once, and a server that is killed meanwhile: what was acknowledged
-is there, once."""
+"""Two hundred raters who send at once, and a server that is killed meanwhile:
+what was acknowledged is there, once."""
 
 import signal
 import threading
@@ -83,8 +83,8 @@ def test_a_kill_in_between_loses_nothing_that_was_acknowledged(
     known = list(acknowledged)
     kept = received(made, tmp_path)
     assert len(kept) == len(set(kept)) and set(known) <= set(kept) and after <= len(known) < RATERS
-    # Started again it has the same links; whoever was told to try again does, and nobody counts
-    # twice.
+    # Started again it has the same links;
+    # whoever was told to try again does, and nobody counts twice.
     server.start()
     with ThreadPoolExecutor(20) as pool:
         assert {answer.status_code for answer in pool.map(server.send, responses)} == {200}

@@ -1,5 +1,5 @@
-"""Damaged inputs by the hundred for each file that a human study reads: read, or refused in a
-sentence."""
+"""Damaged inputs by the hundred for each file that a human study reads:
+read, or refused in a sentence."""
 
 import io
 import json

@@ -7,8 +7,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-# All three: what one process draws for ten images, two draw for five each, from other random
-# numbers.
+# All three: what one process draws for ten images,
+# two draw for five each, from other random numbers.
 STEADY = {"dropout": 0.0, "feature_dropout": 0.0, "zodiac_dropout": 0.0}
 
 

@@ -1,5 +1,5 @@
-"""A workflow that is killed again and again ends, by the same command, with the files of one that
-never was."""
+"""A workflow that is killed again and again ends,
+by the same command, with the files of one that never was."""
 
 import random
 

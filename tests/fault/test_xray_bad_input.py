@@ -1,5 +1,5 @@
-"""Broken reports, pictures and annotations of IU X-ray: one sentence with the file or study,
-nothing half-written."""
+"""Broken reports, pictures and annotations of IU X-ray:
+one sentence with the file or study, nothing half-written."""
 
 import gzip
 import io

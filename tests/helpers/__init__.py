@@ -1,2 +1,2 @@
-"""What test modules share: small files in the layouts of the real ones, servers, tiny models and
-workflows."""
+"""What test modules share: small files in the layouts
+of the real ones, servers, tiny models and workflows."""

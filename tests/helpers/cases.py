@@ -1,5 +1,5 @@
-"""How many cases long tests take: a part of them, or all of them with RECAP_TESTS=all (`make
-test-nightly`)."""
+"""How many cases long tests take: a part of them,
+or all of them with RECAP_TESTS=all (`make test-nightly`)."""
 
 import os
 from typing import TypeVar

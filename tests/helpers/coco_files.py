@@ -1,5 +1,5 @@
-"""Tiny files in the layout of COCO's: annotations in zips, Karpathy's lists, pictures under names
-of 2014 or 2017."""
+"""Tiny files in the layout of COCO's: annotations in zips,
+Karpathy's lists, pictures under names of 2014 or 2017."""
 
 from helpers.generators import jpeg
 from rehearsal.archives import write_zip

@@ -1,5 +1,5 @@
-"""Runs a command of recap in this process and returns what it printed, or the one line of its
-refusal."""
+"""Runs a command of recap in this process and returns what it printed,
+or the one line of its refusal."""
 
 import pytest
 
@@ -12,8 +12,8 @@ def printed(capsys, *words):
 
 
 def refused_command(capsys, *words):
-    """Return the one line on standard error of a command that ends with status 2 and prints nothing
-    else."""
+    """Return the one line on standard error of a command
+    that ends with status 2 and prints nothing else."""
     with pytest.raises(SystemExit) as stopped:
         main([str(word) for word in words])
     captured = capsys.readouterr()

@@ -1,5 +1,5 @@
-"""Conceptual Captions in small: its TSV, and a web server on 127.0.0.1 that serves pictures and
-spoils some."""
+"""Conceptual Captions in small: its TSV,
+and a web server on 127.0.0.1 that serves pictures and spoils some."""
 
 import threading
 from collections import Counter
@@ -15,8 +15,8 @@ ELSEWHERE = {
     "inward": "http://169.254.169.254/latest/1.jpg",
     "file": "file:///etc/passwd",
 }
-# What a server may do with /<kind>/<number>.jpg; "flaky" and "busy" answer well from the second
-# time on.
+# What a server may do with /<kind>/<number>.jpg;
+# "flaky" and "busy" answer well from the second time on.
 KINDS = (
     "ok",
     *STATUSES,
@@ -73,9 +73,8 @@ class _Pictures(Handler):
         }
         if kind == "cut":
             self.answer(200, content, {}, sent=len(content) // 2)
-        elif (
-            kind == "half"
-        ):  # an old server: no length, so that only a decoder can tell that half is missing
+        elif kind == "half":
+            # an old server: no length, so that only a decoder can tell that half is missing
             self.send_response(200)
             self.end_headers()
             self.wfile.write(content[:-60])

@@ -1,5 +1,5 @@
-"""Torch's meta device, on which code goes the ways of a GPU: counts launches and waits, and invents
-what is read."""
+"""Torch's meta device, on which code goes the ways of a GPU:
+counts launches and waits, and invents what is read."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -7,15 +7,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 DEVICE = torch.device("meta")
 # Operators that only look at memory differently, or reserve it: no kernel is launched.
 FREE = {
-    "alias", "as_strided", "detach", "diagonal", "empty", "empty_like", "empty_strided", "expand", "lift_fresh",
-    "new_empty", "new_empty_strided", "permute", "select", "slice", "split", "split_with_sizes", "squeeze", "t",
-    "transpose", "unbind", "unfold", "unsqueeze", "view", "_unsafe_view",
+    "alias", "as_strided", "detach", "diagonal", "empty", "empty_like", "empty_strided", "expand",
+    "lift_fresh", "new_empty", "new_empty_strided", "permute", "select", "slice", "split",
+    "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze", "view",
+    "_unsafe_view",
 }  # fmt: skip
 
 
 class CountingDevice(TorchDispatchMode):
-    """Notes launches (operators, in order) and waits ("read" or "length", launches before) within a
-    `with` block."""
+    """Notes launches (operators, in order)
+    and waits ("read" or "length", launches before) within a `with` block."""
 
     def __init__(self, *, real):
         """`real` is the number of elements that an index of unknown length has."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 
 FILE = Path(__file__).parents[1] / "golden" / "detector_layouts.yaml"
-# Of each group of layers: what follows a layer's name, and whether that has the weight's shape or
-# one number a channel.
+# Of each group of layers: what follows a layer's name,
+# and whether that has the weight's shape or one number a channel.
 SUFFIXES = {
     "normed": ["weight", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"],
     "grouped": ["weight", "norm.weight", "norm.bias"],

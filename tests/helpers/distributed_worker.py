@@ -1,5 +1,5 @@
-"""Trains a tiny model: alone, or started by torchrun as one of several processes, whose second may
-be killed.
+"""Trains a tiny model: alone, or started by torchrun
+as one of several processes, whose second may be killed.
 
 Arguments: folder for the state; then NAME=VALUE as `train` takes them, or kinds=ONE,TWO for a
 training of each.
@@ -28,18 +28,16 @@ from recap.training.objectives import CrossEntropyObjective, Logged, SelfCritica
 from recap.training.run import validator
 
 STILL = {"dropout": 0.0, "feature_dropout": 0.0}
-VALIDATION = {
-    image: rows for image, rows in CAPTIONS.items() if image < 7
-}  # shares of four and three images
-TRAINED = {
-    image: rows[: 1 + image % 2] for image, rows in CAPTIONS.items() if image < 11
-}  # unequal numbers of tokens
+# shares of four and three images
+VALIDATION = {image: rows for image, rows in CAPTIONS.items() if image < 7}
+# unequal numbers of tokens
+TRAINED = {image: rows[: 1 + image % 2] for image, rows in CAPTIONS.items() if image < 11}
 CONFIG = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16, **STILL}
 CONFIG |= {"encoder_layers": 1, "decoder_layers": 1}
 USUAL = {"learning_rate": 0.01, "images_per_batch": 5}
 STAGES = {
-    # A large epsilon, because Adam would blow up the rounding of gradients that are 0 but for the
-    # order of sums.
+    # A large epsilon, because Adam would blow up the rounding
+    # of gradients that are 0 but for the order of sums.
     "smooth": CrossEntropy(epochs=2, epsilon=1e-2, clip_value=None, **USUAL),
     "xe": CrossEntropy(epochs=4, clip_norm=0.1, label_smoothing=0.1, weight_average=0.9, **USUAL),
     # Beams draw no random numbers, which would be others in each process.
@@ -71,8 +69,8 @@ def no_float32(active):
 
 
 def with_a_number(objective):
-    """Log one more mean over tokens, under a name that the loop does not know: the mean id of the
-    targets."""
+    """Log one more mean over tokens, under a name
+    that the loop does not know: the mean id of the targets."""
 
     def logged(batch, epoch):
         result, targets = objective(batch, epoch), batch.tokens[..., 1:]
@@ -136,8 +134,8 @@ def train(
     refuses="",
     minutes=1e-9,
 ) -> Training:
-    """Train on eleven images in batches of five, so that the last batch has one image and one
-    process has none."""
+    """Train on eleven images in batches of five,
+    so that the last batch has one image and one process has none."""
     torch.manual_seed(0)
     settings = STAGES[stage].model_copy(update={"epochs": int(epochs)} if epochs else {})
     config = still(MODELS.classes()[kind].example()) if kind else CONFIG

@@ -40,8 +40,8 @@ STORED_BY = {
 
 
 def save_lying(picture, path, orientation, **options):
-    """Save a picture as a phone does that is held another way: turned, with the EXIF orientation
-    that says so."""
+    """Save a picture as a phone does that is held another way:
+    turned, with the EXIF orientation that says so."""
     exif = Image.Exif()
     exif[0x0112] = orientation
     picture.transpose(STORED_BY[orientation]).save(path, exif=exif, **options)

@@ -35,8 +35,8 @@ def import_job(folder, **changes):
 
 
 def refuses_import(folder, named, format, *sources, **changes):
-    """Check that files are refused by a sentence that has each text of `named`, and that nothing is
-    written."""
+    """Check that files are refused by a sentence
+    that has each text of `named`, and that nothing is written."""
     with refused(FeatureError, *named):
         run_import(folder, format, *sources, **changes)
     assert not (folder / "out" / "f.h5").exists()
@@ -54,8 +54,8 @@ def check_regions(store, *, dim=DIM, boxes=True, sizes=True):
 
 
 def write_corpus_of(folder, files, test=()):
-    """Write a corpus of a caption for each image id and file, for training but for the ids in
-    `test`."""
+    """Write a corpus of a caption for each image id and file,
+    for training but for the ids in `test`."""
     split = {number: "test" if number in test else "train" for number in files}
     rows = [
         Caption(number, file, split[number], number, "a dog", ["a", "dog"])

@@ -22,8 +22,8 @@ USUAL |= {"CIDEr": 1.21, "SPICE": 0.21}
 
 
 def invented_statistics(table, seeds, folder, *, images=60):
-    """Return the statistics of a table whose rows lie up to 20 % above its baseline, with a spread
-    over runs."""
+    """Return the statistics of a table whose rows lie up
+    to 20 % above its baseline, with a spread over runs."""
     columns = [column for column in table.columns if column not in [*server_names(), *RUN_COLUMNS]]
     for number, row in enumerate(table.rows):
         for run in row_runs(row, seeds):

@@ -1,5 +1,5 @@
-"""What the contract tests feed to every registered model: settings, inputs, images and captions,
-all tiny."""
+"""What the contract tests feed to every registered model:
+settings, inputs, images and captions, all tiny."""
 
 import torch
 
@@ -48,8 +48,8 @@ def still(config):
 
 
 def random_images(config, count=B, *, seed=1, masked=True):
-    """Return images whose second one has only three vectors in every stream, unless `masked` is
-    False."""
+    """Return images whose second one has only three vectors
+    in every stream, unless `masked` is False."""
     generator = torch.Generator().manual_seed(seed)
     mask = torch.ones(count, N, dtype=torch.bool)
     if masked:
@@ -112,8 +112,8 @@ def stepwise(model, images, tokens):
 
 
 class RandomStore:
-    """Random vectors of each image in every stream of some settings, for trainings of
-    `helpers.training`."""
+    """Random vectors of each image in every stream of some settings,
+    for trainings of `helpers.training`."""
 
     def __init__(self, config):
         self.config, self.sizes = config, config.example_streams

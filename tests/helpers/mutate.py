@@ -102,8 +102,8 @@ class TooSlow(Exception):
 
 @dataclass
 class Outcomes:
-    """What became of the mutants: how many were read, how many refused, and what else happened (by
-    seed)."""
+    """What became of the mutants: how many were read,
+    how many refused, and what else happened (by seed)."""
 
     read: int = 0
     refused: int = 0
@@ -195,8 +195,8 @@ def check(
     change: Callable[[bytes, int], bytes] = mutated,
     least: float = 0.01,
 ) -> Outcomes:
-    """Check that originals are read and mutants read or refused, ``least`` of them: fewer would
-    test nothing."""
+    """Check that originals are read and mutants read or refused,
+    ``least`` of them: fewer would test nothing."""
     for content in originals:
         parse(content)
     result = outcomes(parse, originals, count, change=change)

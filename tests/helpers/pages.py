@@ -4,8 +4,8 @@ from html.parser import HTMLParser
 
 
 class Page(HTMLParser):
-    """Elements with their attributes, the text outside of scripts and styles, and that of each
-    <bdi>."""
+    """Elements with their attributes, the text outside
+    of scripts and styles, and that of each <bdi>."""
 
     def __init__(self, text):
         super().__init__()

@@ -1,5 +1,5 @@
-"""The network of bottom-up attention in plain functions of torch, from its description and its
-weights' layout."""
+"""The network of bottom-up attention in plain functions of torch,
+from its description and its weights' layout."""
 
 import torch
 from torch.nn.functional import conv2d, max_pool2d
@@ -9,8 +9,8 @@ MEAN = [102.9801, 115.9465, 122.7717]
 
 
 def region_vectors(weights, pixels, boxes):
-    """Return vectors [R, 2048] of boxes [R, 4] of a picture, BGR [3, h, w]: the fifth stage over 14
-    x 14 cells."""
+    """Return vectors [R, 2048] of boxes [R, 4] of a picture,
+    BGR [3, h, w]: the fifth stage over 14 x 14 cells."""
     from torchvision.ops import roi_pool
 
     maps = (pixels.float() - torch.tensor(MEAN)[:, None, None])[None]
@@ -29,8 +29,8 @@ def region_vectors(weights, pixels, boxes):
 
 
 def blocks(weights, stage, count, maps, *, stride, dilation):
-    """Return the maps after a stage; its first block has the stride, in both 1 x 1 convolutions
-    that read its input."""
+    """Return the maps after a stage; its first block has the stride,
+    in both 1 x 1 convolutions that read its input."""
     for number in range(count):
         name, own = f"{stage}.{number}", stride if number == 0 else 1
         inner = normed(weights, f"{name}.conv1", maps, stride=own).relu()

@@ -27,8 +27,8 @@ def planned(params, scale="scenes", tables=("xlan/t3",), **changes):
 
 
 def measured_row(shape, **changes):
-    """Return a step as `recap measure` would have measured it: half a second and two billion
-    operations an image."""
+    """Return a step as `recap measure` would have measured it:
+    half a second and two billion operations an image."""
     values = {
         "kind": shape.model.kind,
         "work": shape.work,

@@ -193,8 +193,8 @@ def imported(kind, state):
 
 
 def expressible(kind, state):
-    """Change a state dict of ours into one that the release can hold: as many rows of words as it
-    has."""
+    """Change a state dict of ours into one that the release can hold:
+    as many rows of words as it has."""
     state = dict(state)
     for name in filter(TABLES.search, state):
         table = state[name] = state[name].clone()
@@ -309,8 +309,8 @@ def write_infos(path, words, **options):
 
 
 def write_torchtext(path, words):
-    """Write a pickled object of M2's class of vocabularies, whose module is not there when it is
-    read."""
+    """Write a pickled object of M2's class of vocabularies,
+    whose module is not there when it is read."""
     module = types.ModuleType("data.vocab")
     module.Vocab = type("Vocab", (), {"__module__": "data.vocab"})
     module._default_unk_index = lambda: 0

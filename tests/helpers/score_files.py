@@ -10,15 +10,18 @@ from recap.settings import Table
 from recap.statistics.compare import compare_table
 from recap.tables.formats import write_table
 
-SIGNATURE = "pycocoevalcap:1.2|tok:ptb|refs:5|images:{images}|split:test@ab12|beam:3|len:20|lp:0|recap:0.2.0"
+SIGNATURE = (
+    "pycocoevalcap:1.2|tok:ptb|refs:5|images:{images}|split:test@ab12|"
+    "beam:3|len:20|lp:0|recap:0.2.0"
+)
 # Image scores of the first seed; each further seed adds 0.01 to every image.
 BASE = {"CIDEr": [0.1, 0.4, 0.2, 0.5], "METEOR": [0.2, 0.2, 0.3, 0.1]}
 BETTER = {"CIDEr": [0.2, 0.6, 0.5, 0.9], "METEOR": [0.2, 0.2, 0.3, 0.1]}
 
 
 def make_table(*, as_printed=False, **changes):
-    """A table of a baseline row and one other row; ``as_printed``: with the settings of the printed
-    numbers."""
+    """A table of a baseline row and one other row;
+    ``as_printed``: with the settings of the printed numbers."""
     row = {"dataset": "scenes", "features": "grid", "recipe": "short", "as_printed": as_printed}
     values = {
         "title": "Two models",

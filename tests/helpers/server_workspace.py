@@ -1,5 +1,5 @@
-"""COCO in miniature with test pictures that have no references, and a table whose rows go to COCO's
-server."""
+"""COCO in miniature with test pictures that have no references,
+and a table whose rows go to COCO's server."""
 
 import json
 from textwrap import dedent
@@ -90,10 +90,17 @@ FILES = {
           features: {mini: mini_test}
           not_sent: {other: its features of the test pictures are nowhere}
         quoted: [{id: theirs, label: Theirs, printed: {c5.CIDEr: 100.0, c40.CIDEr: 101.0}}]
-        not_run: [{id: lost, label: Lost, reason: its features were not released, printed: {c5.CIDEr: 110.0}}]
+        not_run:
+          - id: lost
+            label: Lost
+            reason: its features were not released
+            printed: {c5.CIDEr: 110.0}
         rows:
           - {id: single, label: Single}
-          - {id: together, label: Together, ensemble: true, printed: {c5.CIDEr: 120.0, c40.CIDEr: 121.0}}
+          - id: together
+            label: Together
+            ensemble: true
+            printed: {c5.CIDEr: 120.0, c40.CIDEr: 121.0}
           - {id: other, label: Other, recipe: {base: longer, xe: {epochs: 1}}}
     """,
 }

@@ -43,7 +43,8 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 GresTypes=gpu,shard
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 RealMemory=32000
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=32000 Gres=gpu:2,shard:4
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=32000 \
+Gres=gpu:2,shard:4
 PartitionName=cpu Nodes=n1 Default=YES MaxTime=INFINITE State=UP
 PartitionName=first Nodes=n1 PriorityTier=10 MaxTime=INFINITE State=UP
 PartitionName=gpu Nodes=n2 MaxTime=INFINITE State=UP
@@ -76,8 +77,8 @@ class Cluster:
         }
         for name in ("state", "spool-n1", "spool-n2", "bin"):
             (folder / name).mkdir(parents=True)
-        # The plugin starts srun without any variable of Slurm, as on a cluster whose configuration
-        # is in /etc.
+        # The plugin starts srun without any variable of Slurm,
+        # as on a cluster whose configuration is in /etc.
         srun = folder / "bin" / "srun"
         srun.write_text(
             f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which("srun")} "$@"\n'
@@ -122,8 +123,8 @@ class Cluster:
         import psutil
 
         daemon = self.daemons.pop(f"slurmd-{node}")
-        # slurmstepd leaves slurmd's family, and names neither its node nor its configuration: its
-        # open files do.
+        # slurmstepd leaves slurmd's family,
+        # and names neither its node nor its configuration: its open files do.
         steps = [
             each for each in psutil.process_iter(["name"]) if each.info["name"] == "slurmstepd"
         ]

@@ -1,5 +1,5 @@
-"""Small workflows on the cluster of `helpers.slurm_cluster`, whose jobs train or take memory and
-GPUs."""
+"""Small workflows on the cluster of `helpers.slurm_cluster`,
+whose jobs train or take memory and GPUs."""
 
 import shlex
 import subprocess
@@ -87,7 +87,8 @@ what, out = sys.argv[1:]
 start = time.time()
 held = bytearray(os.urandom(1)) * 1200_000_000 if what == "grow" else b""
 time.sleep(8)
-found = {"start": start, "end": time.time(), "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "held": len(held)}
+gpu = os.environ.get("CUDA_VISIBLE_DEVICES")
+found = {"start": start, "end": time.time(), "gpu": gpu, "held": len(held)}
 open(out, "w").write(json.dumps(found))
 """
 LONG = {"epochs": 40, "learning_rate": 0.005, "images_per_batch": 2}
@@ -117,8 +118,8 @@ class Small:
         return self.mine("all")
 
     def mine(self, *states):
-        """Return the numbers of the jobs of this folder that are in one of the states, or in the
-        queue."""
+        """Return the numbers of the jobs of this folder
+        that are in one of the states, or in the queue."""
         chosen = [f"--states={','.join(states)}"] if states else []
         lines = self.cluster.said("squeue", "-h", *chosen, "-o", "%A|%Z").splitlines()
         return [

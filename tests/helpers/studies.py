@@ -39,8 +39,8 @@ class MadeStudy:
         return import_responses(sheets=self.folder / "sheets.json", responses=[path], out=out)
 
     def responses(self, choose):
-        """Return a response per sheet; ``choose(item, question)`` says what is answered to items
-        that are not gold."""
+        """Return a response per sheet; ``choose(item, question)``
+        says what is answered to items that are not gold."""
         result = []
         for sheet in self.sheets.sheets:
             answers = {
@@ -68,8 +68,8 @@ def study_of(name, **changes) -> Study:
 
 
 def write_world(folder, images, phone=False):
-    """Write a corpus of ``images`` test images with two captions each, and their pictures, as a
-    phone stores them."""
+    """Write a corpus of ``images`` test images with two captions each,
+    and their pictures, as a phone stores them."""
     rows = []
     for number in range(2 * images):
         image, text = number // 2, f"Reference {number % 2} of picture {number // 2}"
@@ -86,10 +86,8 @@ def write_world(folder, images, phone=False):
     )
     (folder / "photos").mkdir(exist_ok=True)
     for image in range(images):
-        picture, path = (
-            Image.new("RGB", (48, 32), (image % 256, 200, 90)),
-            folder / "photos" / f"{image}.png",
-        )
+        picture = Image.new("RGB", (48, 32), (image % 256, 200, 90))
+        path = folder / "photos" / f"{image}.png"
         save_lying(picture, path, 6) if phone else picture.save(path)
 
 

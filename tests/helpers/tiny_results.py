@@ -1,5 +1,5 @@
-"""Results of a tiny profile, made by the functions that the workflow's commands call: from scenes
-to scores."""
+"""Results of a tiny profile, made by the functions
+that the workflow's commands call: from scenes to scores."""
 
 import zipfile
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ RUN = "scenes/full/tiny/transformer@short/seed-1/xe"
 
 @dataclass
 class TinyResults:
-    """The folder `results/<profile>`, with those of its one run and of the scores of the run's test
-    captions."""
+    """The folder `results/<profile>`, with those of its one run
+    and of the scores of the run's test captions."""
 
     folder: Path
 

@@ -1,5 +1,5 @@
-"""A workflow of three quick jobs that keeps its provenance as the real one does, in a folder that
-may be cloned."""
+"""A workflow of three quick jobs that keeps its provenance
+as the real one does, in a folder that may be cloned."""
 
 import os
 import shutil
@@ -86,8 +86,8 @@ class Toy:
         return {line.removeprefix("output: ") for line in lines if line.startswith("output: ")}
 
     def cloned(self, folder: Path) -> "Toy":
-        """Return what a clone with pulled results has: all files, with times in the wrong order,
-        and no history."""
+        """Return what a clone with pulled results has:
+        all files, with times in the wrong order, and no history."""
         clone = Toy(folder)
         shutil.copytree(
             self.folder / "results", clone.folder / "results", copy_function=shutil.copyfile

@@ -15,8 +15,8 @@ import psutil
 
 from helpers.tiny_workspace import Workspace
 
-# Who is told to end by a signal that can be heard; the others get SIGKILL: Snakemake, a job, or all
-# processes.
+# Who is told to end by a signal that can be heard;
+# the others get SIGKILL: Snakemake, a job, or all processes.
 POLITE = ("sigterm", "sigint", "sigint group")
 EARLY = 0.1  # share of the kills that may come while Snakemake still makes up its mind
 SECONDS_TO_END = 120  # after a polite signal; a training of minutes would take longer
@@ -44,10 +44,8 @@ class Killing(Workspace):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.change("recipes/short.yaml", "epochs: 1", "epochs: 3")
-        recipe, table = (
-            folder / "params" / "recipes" / "short.yaml",
-            folder / "params" / "tables" / "tiny.yaml",
-        )
+        recipe = folder / "params" / "recipes" / "short.yaml"
+        table = folder / "params" / "tables" / "tiny.yaml"
         recipe.write_text(recipe.read_text() + "execution: {checkpoint_minutes: 1.0e-9}\n")
         table.write_text(
             "".join(line for line in table.read_text().splitlines(True) if "zodiac" not in line)
@@ -135,8 +133,8 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def results(folder: Path) -> dict[str, bytes]:
-    """Return all files for a reader and all results by name, without the seconds that a training
-    took."""
+    """Return all files for a reader and all results by name,
+    without the seconds that a training took."""
     files = [
         file
         for top in ("results", "reports")

@@ -1,5 +1,5 @@
-"""A few studies in the layout of IU X-ray: a tgz of PNG, a tgz of XML, the annotation, the
-projections."""
+"""A few studies in the layout of IU X-ray:
+a tgz of PNG, a tgz of XML, the annotation, the projections."""
 
 import json
 

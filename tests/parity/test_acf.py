@@ -1,5 +1,5 @@
-"""Ada-ClustFormer against loop-form evaluations of the paper's equations, and the released code's
-1-D path."""
+"""Ada-ClustFormer against loop-form evaluations
+of the paper's equations, and the released code's 1-D path."""
 
 import numpy as np
 import pytest
@@ -204,9 +204,8 @@ def test_the_released_attention():
         golden["alt_literal_double_softmax_nomask"],
     )
     close(attended("logit_scale", q, k, v, log_c, None), golden["alt_logit_scale_nomask"])
-    mask = golden["mask"].bool() | torch.eye(
-        5, dtype=torch.bool
-    )  # the release keeps the diagonal visible
+    # the release keeps the diagonal visible
+    mask = golden["mask"].bool() | torch.eye(5, dtype=torch.bool)
     close(attended("multiply", q, k, v, log_c, mask), golden["out_masked"])
 
 

@@ -1,5 +1,5 @@
-"""The state dicts of the released ZoDIAC and Transformer, under their own names, give their numbers
-in our models."""
+"""The state dicts of the released ZoDIAC and Transformer,
+under their own names, give their numbers in our models."""
 
 import math
 from pathlib import Path
@@ -177,7 +177,6 @@ def test_names_of_others_are_refused(rename):
 
 
 def test_projections_of_another_release_are_refused():
-    with pytest.raises(
-        RuntimeError, match=r"encoder\.0\.attention\.linears\.4"
-    ):  # which the import makes a sentence
+    # which the import makes a sentence
+    with pytest.raises(RuntimeError, match=r"encoder\.0\.attention\.linears\.4"):
         built("transformer", official_state(5))

@@ -1,5 +1,5 @@
-"""Attention, guidance, fusion and gate of the Fusion Transformer against two evaluations of its
-equations (float64)."""
+"""Attention, guidance, fusion and gate
+of the Fusion Transformer against two evaluations of its equations (float64)."""
 
 from functools import partial
 

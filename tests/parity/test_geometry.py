@@ -1,5 +1,5 @@
-"""Directions, geometry and positions of boxes against evaluations of the equations and code of the
-papers followed."""
+"""Directions, geometry and positions of boxes against evaluations
+of the equations and code of the papers followed."""
 
 import pytest
 import torch
@@ -78,9 +78,8 @@ def test_geometry_of_the_released_code(unit):
 def test_gates_of_regions_and_cells_in_the_released_code():
     golden = load("geometry_all_dlct")
     boxes = golden["all_boxes"]
-    close(
-        torch.cat([golden["boxes"], cell_boxes(7)[None]], 1), boxes, 1e-7
-    )  # the code divides its cells in float32
+    # the code divides its cells in float32
+    close(torch.cat([golden["boxes"], cell_boxes(7)[None]], 1), boxes, 1e-7)
     embedded = sinusoidal_embedding(relative_geometry(Boxes.of(boxes), **AS_RELEASED))
     close(embedded[:, :2], golden["emb64_rows_0_2"])
     gate = (embedded @ golden["WG"].T + golden["bG"]).movedim(-1, 1)[:, :, :8].relu()
@@ -90,9 +89,8 @@ def test_gates_of_regions_and_cells_in_the_released_code():
 
 def test_geometry_of_cells_in_the_released_code():
     golden = load("geometry_grid_rstnet")  # computed in float32
-    unit_cells = (7 * cell_boxes(7))[
-        :, [1, 0, 3, 2]
-    ]  # DLCT's for grids alone have x and y exchanged
+    # DLCT's for grids alone have x and y exchanged
+    unit_cells = (7 * cell_boxes(7))[:, [1, 0, 3, 2]]
     for boxes, key in ((cell_boxes(7), "normalised"), (unit_cells, "unnormalised_dlct")):
         embedded = sinusoidal_embedding(relative_geometry(Boxes.of(boxes.float()), **AS_RELEASED))
         close(embedded[[0, 8, 24]].double(), golden[f"emb64_{key}_rows_0_8_24"], 2e-5)
@@ -102,9 +100,8 @@ def test_positions_of_cells():
     golden = load("ft_naive_absolute_and_grid")
     close(cell_positions(7, int(golden["d_model"]), form="index"), golden["GAPE_7x7"])
     released = load("geometry_grid_pos_dlct")
-    close(
-        cell_positions(7, 16, form="angle"), released["pos_normalised"][0], 1e-6
-    )  # the code computes it in float32
+    # the code computes it in float32
+    close(cell_positions(7, 16, form="angle"), released["pos_normalised"][0], 1e-6)
     counted = torch.arange(1, 8, dtype=torch.float64)
     close(grid_table(7, 16, positions=counted), released["pos_raw_1based"][0], 1e-6)
 
@@ -125,14 +122,15 @@ def test_attention_with_the_logarithm_of_a_gate_as_bias():
     module = MultiHeadAttention(d_model=8, heads=2).double()
     names = {"fc_q": "query", "fc_k": "key", "fc_v": "value", "fc_o": "output"}
     module.load_state_dict(
-        {f"{ours}.{part}": golden[f"param/attention.{theirs}.{part}"] for theirs, ours in names.items()
-         for part in ("weight", "bias")}
-    )  # fmt: skip
+        {
+            f"{ours}.{part}": golden[f"param/attention.{theirs}.{part}"]
+            for theirs, ours in names.items()
+            for part in ("weight", "bias")
+        }
+    )
     queries, values = (Rows(golden[name][:, None]) for name in ("queries", "values"))
-    key_value = (
-        module.key_value(queries)[0],
-        module.key_value(values)[1],
-    )  # its keys are the queries
+    # its keys are the queries
+    key_value = (module.key_value(queries)[0], module.key_value(values)[1])
     bias = golden["gate"].clamp(min=1e-6).log()[:, None]
     mask = ~golden["mask_true_is_pad"]  # [B, 1, 1, N]
     out = module(queries, key_value, attn_mask=mask, attn_bias=bias).values[:, 0]

@@ -71,9 +71,8 @@ def test_meshed_decoder_layer():
     image = layer.cross.key_value(Rows(golden["in/encoder_levels"]))
     x = Rows(golden["in/x"][:, None])
     y = layer(x, image, ~golden["in/self_mask"], ~golden["in/enc_mask"])
-    real = golden["in/mask_pad"].bool()[
-        ..., 0
-    ]  # the official layer sets padded tokens to 0, which no other token reads
+    # the official layer sets padded tokens to 0, which no other token reads
+    real = golden["in/mask_pad"].bool()[..., 0]
     assert not real.all()
     close(seen["s"][:, 0][real], golden["mid/self_att"][real])
     for level, found in enumerate(seen["levels"]):
@@ -113,10 +112,8 @@ def test_teacher_forcing(whole):
 @pytest.mark.parametrize(("beam", "sequences"), [(5, "beam5_seqs"), (1, "greedy_seq")])
 def test_beam_search(whole, beam, sequences):
     model, golden, memory = whole
-    batch, settings = (
-        DecodingBatch(2, 2, 3, 1, torch.device("cpu")),
-        DecodingSettings(beam=beam, max_length=8),
-    )
+    batch = DecodingBatch(2, 2, 3, 1, torch.device("cpu"))
+    settings = DecodingSettings(beam=beam, max_length=8)
 
     def step(tokens, state):
         """After padding, which a beam may try, all are as likely: their decoder multiplies it by
@@ -128,8 +125,7 @@ def test_beam_search(whole, beam, sequences):
         found = beam_search(step, model.start(memory), batch, settings)
     expected = golden[f"out/{sequences}"].view(2, beam, 8)
     ended = (expected == 3).cumsum(-1) - (expected == 3).long() > 0
-    assert torch.equal(
-        found.tokens, expected.masked_fill(ended, 1)
-    )  # theirs are filled with the unknown word's id 0
+    # theirs are filled with the unknown word's id 0
+    assert torch.equal(found.tokens, expected.masked_fill(ended, 1))
     if beam > 1:
         close(found.scores, golden["out/beam5_logprobs"].sum(-1))

@@ -80,9 +80,8 @@ def test_released_block(tau):
 def test_blocks_of_baselines_and_ablations(name, changes):
     golden, official = with_parameters(f"visualgpt_{name}_decoder_layer")
     found, real = through(block(official, **changes), golden), golden["in/mask_queries"]
-    close(
-        found * real, golden["out/y"] * real
-    )  # the AoA baseline leaves padded tokens as they come
+    # the AoA baseline leaves padded tokens as they come
+    close(found * real, golden["out/y"] * real)
 
 
 def test_encoder_layer_of_the_aoa_baseline():
@@ -170,8 +169,8 @@ def test_normalized_gate(form, name):
 
 
 def test_one_gate_is_zero_where_the_other_has_a_gradient():
-    # Section 4.1: near x = 1.4 and -1.4 at tau 0.2 the gradient of the sum is that of the open
-    # gate.
+    # Section 4.1: near x = 1.4 and -1.4 at tau 0.2 the gradient
+    # of the sum is that of the open gate.
     unit = gate(form="paper", tau=0.2)
     state = torch.tensor([1.4, -1.4, 0.0] + [0.0] * 5, dtype=torch.float64, requires_grad=True)
     visual, language = unit.pair(state, state, 0)
@@ -179,9 +178,8 @@ def test_one_gate_is_zero_where_the_other_has_a_gradient():
     assert visual[1] == 0 and language[1] > 0.8
     (visual + language).sum().backward()
     assert (state.grad[:2].abs() > 0.1).all()
-    assert (
-        abs(state.grad[2]) < 1e-12
-    )  # both are open: the gradients cancel, the gates are complementary
+    # both are open: the gradients cancel, the gates are complementary
+    assert abs(state.grad[2]) < 1e-12
 
 
 def test_complementary_gates_sum_to_one_and_normalized_ones_too():

@@ -1,5 +1,5 @@
-"""X-Linear blocks, X-LAN, X-Transformer and Up-Down against the golden vectors (official code,
-float64)."""
+"""X-Linear blocks, X-LAN, X-Transformer
+and Up-Down against the golden vectors (official code, float64)."""
 
 from dataclasses import replace
 
@@ -30,10 +30,8 @@ def test_block():
     golden, official = with_parameters("x_linear_block")
     module = block()
     module.load_state_dict(rename(official, X_LINEAR))
-    query, (keys, values) = (
-        Rows(golden["in/query"][:, None, None]),
-        module.key_value(Rows(golden["in/keys"][:, None])),
-    )
+    query = Rows(golden["in/query"][:, None, None])
+    keys, values = module.key_value(Rows(golden["in/keys"][:, None]))
     close(keys[:, 0], golden["mid/k_proj"])
     close(values[:, 0], golden["mid/v2_proj"])
     seen = []
@@ -178,10 +176,8 @@ def test_x_transformer_decoder_layer():
 
 def official_x_transformer():
     """The names of a released model with 2+2 layers, and its table of positions."""
-    encoder, decoder = (
-        with_parameters("xtransformer_encoder_layer")[1],
-        with_parameters("xtransformer_decoder_layer")[1],
-    )
+    encoder = with_parameters("xtransformer_encoder_layer")[1]
+    decoder = with_parameters("xtransformer_decoder_layer")[1]
     stopped = ("bifeat_emb", "layer_norm_x", "ff_layer")  # what the last decoder layer lacks
     names = {
         f"encoder.layers.{index}.{name}": value
@@ -227,14 +223,12 @@ def test_x_transformer_names_are_complete():
     }
     plain = build_model(config, InputSpec({"main": 5}, 9))
     assert torch.equal(plain.positions[:20], released)  # the same code
-    table = torch.randn(
-        1, 5000, D, dtype=torch.float64
-    )  # a table of the release's own is taken as it is
+    # a table of the release's own is taken as it is
+    table = torch.randn(1, 5000, D, dtype=torch.float64)
     model.load_state_dict(X_TRANSFORMER.rename(official | {"decoder.embed_positions.pe": table}))
     assert torch.equal(model.positions, table[0, : len(model.positions)])
-    short = {
-        "decoder.embed_positions.pe": released[None]
-    }  # the same sinusoids, but only twenty of them
+    # the same sinusoids, but only twenty of them
+    short = {"decoder.embed_positions.pe": released[None]}
     model.load_state_dict(X_TRANSFORMER.rename(official | short))
     assert torch.equal(model.positions[:20].float(), released) and model.positions[20:].any()
 

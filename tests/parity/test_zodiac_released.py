@@ -1,5 +1,5 @@
-"""The whole released ZoDIAC model, evaluated plainly: our model with `rap_scope: as_released` gives
-its numbers.
+"""The whole released ZoDIAC model, evaluated plainly:
+our model with `rap_scope: as_released` gives its numbers.
 
 This evaluation is written apart from ours, from a description of the released code: every caption
 is a row with a copy of its image, masks are those of that code, nothing is cached, packed or
@@ -82,10 +82,8 @@ class Released:
 
     def decode(self, tokens, mask, memory, image_mask):
         width = memory.shape[-1]
-        place, rate = (
-            torch.arange(tokens.shape[1]).float()[:, None],
-            torch.arange(0, width, 2).float(),
-        )
+        place = torch.arange(tokens.shape[1]).float()[:, None]
+        rate = torch.arange(0, width, 2).float()
         angles = place * torch.exp(rate * -(math.log(10000.0) / width))
         table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
         x = self.p["word_embedding.weight"][tokens] * math.sqrt(width) + table.double()
@@ -131,9 +129,8 @@ def pair(request):
     model = built(config)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(
-                0.1 * torch.randn_like(parameter)
-            )  # biases and norms, which begin at 0 and 1, count too
+            # biases and norms, which begin at 0 and 1, count too
+            parameter.add_(0.1 * torch.randn_like(parameter))
     return model, Released(model, request.param, config.heads)
 
 
@@ -143,10 +140,8 @@ def test_teacher_forcing_gives_the_released_numbers(pair, masked):
     model, released = pair
     images, tokens = random_images(EXAMPLE, masked=masked), random_tokens()
     tokens[1, 0, 3:], tokens[2, 1, 5:] = PAD, PAD
-    found, expected = (
-        log_probabilities(model, images, tokens),
-        released.teacher_forced(images, tokens),
-    )
+    found = log_probabilities(model, images, tokens)
+    expected = released.teacher_forced(images, tokens)
     close(found[tokens != PAD], expected[tokens != PAD])
 
 

@@ -94,8 +94,8 @@ def write_pictures(part: str, world: World, path: Path) -> None:
 
 
 def write_caption_datasets(world: World, path: Path) -> None:
-    """Write Karpathy's zip: ``dataset_coco.json``, and beside it the files of Flickr8k and
-    Flickr30k."""
+    """Write Karpathy's zip: ``dataset_coco.json``,
+    and beside it the files of Flickr8k and Flickr30k."""
     numbered = list(enumerate(world.photos))
     images = [
         karpathy_image(
@@ -115,8 +115,8 @@ def write_caption_datasets(world: World, path: Path) -> None:
 
 
 def write_annotations(world: World, path: Path) -> None:
-    """Write COCO's own annotations of 2014: captions of both parts, instances and keypoints beside
-    them."""
+    """Write COCO's own annotations of 2014:
+    captions of both parts, instances and keypoints beside them."""
     contents: dict[str, Any] = {}
     for part in ("train2014", "val2014"):
         photos = world.part(part)

@@ -1,5 +1,5 @@
-"""The short form of a rehearsal: of all rows, those without which a rule or a kind of work would
-not run."""
+"""The short form of a rehearsal: of all rows,
+those without which a rule or a kind of work would not run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _POINTS = 2  # of the line of a figure
 
 
 def cut_rows(plan: RunPlan) -> dict[str, Any]:
-    """Cut rows out of the tables of a plan's copied parameter files, and return the keys of the
-    profile for the rest.
+    """Cut rows out of the tables of a plan's copied parameter files,
+    and return the keys of the profile for the rest.
 
     So few rows stay that there still is each data set, kind of features, kind of model, stage and
     kind of figure, an ensemble, a choice on validation, a claim, and the rows of one study and of
@@ -49,8 +49,8 @@ def cut_rows(plan: RunPlan) -> dict[str, Any]:
 
 
 def _chosen(plan: RunPlan, needed: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the rows that stay by table: the needed, then the one that is first in most things,
-    and costs least."""
+    """Return the rows that stay by table: the needed,
+    then the one that is first in most things, and costs least."""
     rows = {
         (table_id, row.id): row for table_id, table in plan.tables.items() for row in table.rows
     }
@@ -142,8 +142,8 @@ def _cut_figure(plan: RunPlan, name: str) -> set[tuple[str, str]]:
 
 
 def _cut_tables(params: Path, kept: dict[str, list[str]]) -> dict[str, set[str]]:
-    """Write the tables' files with the rows that stay, and return the dropped rows by file, of all
-    its parts."""
+    """Write the tables' files with the rows that stay,
+    and return the dropped rows by file, of all its parts."""
     dropped = {}
     by_file: defaultdict[str, set[str]] = defaultdict(set)
     for table_id, rows in kept.items():
@@ -179,8 +179,8 @@ def _cut_mentions(values: dict[str, Any], rows_kept: set[str]) -> None:
 
 
 def _cut_claims(params: Path, dropped: Mapping[str, set[str]]) -> None:
-    """Leave out checks of claims that name dropped rows, which are given by file, and claims
-    without a check left."""
+    """Leave out checks of claims that name dropped rows,
+    which are given by file, and claims without a check left."""
 
     def stays(check: Check) -> bool:
         files_read = [

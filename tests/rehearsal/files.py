@@ -48,8 +48,8 @@ _WRITERS: dict[str, Callable[[World, Path], None]] = {
 
 
 def write_outside_file(name: str, world: World, folder: Path) -> Path:
-    """Write the miniature of a file of the list below a folder, unless it is there, and return its
-    path."""
+    """Write the miniature of a file of the list below a folder,
+    unless it is there, and return its path."""
     writer = next(
         (write for pattern, write in _WRITERS.items() if fnmatch.fnmatchcase(name, pattern)), None
     )
@@ -67,8 +67,8 @@ def write_outside_file(name: str, world: World, folder: Path) -> Path:
 
 
 def write_repository(name: str, folder: Path, gpt2: hub.Gpt2Sizes | None) -> None:
-    """Write the miniature of a repository of the hub, ``OWNER/NAME``, below a folder, unless it is
-    there."""
+    """Write the miniature of a repository of the hub,
+    ``OWNER/NAME``, below a folder, unless it is there."""
     owner, _, backbone = name.partition("/")
     if (folder / name / "config.json").exists():  # written last
         return
@@ -84,8 +84,8 @@ def write_repository(name: str, folder: Path, gpt2: hub.Gpt2Sizes | None) -> Non
 
 
 def write_list(source: Path, out: Path, *, served: Mapping[str, Path], url: str) -> None:
-    """Write a list of outside files whose addresses are on this machine; files that are not served
-    have no line.
+    """Write a list of outside files whose addresses are on this machine;
+    files that are not served have no line.
 
     Hashes and sizes are those of the miniatures where the list has any, so that the first fetch
     records the others.

@@ -1,5 +1,5 @@
-"""Miniatures of repositories of the HuggingFace hub: small networks of timm, a small GPT-2 and its
-byte pairs."""
+"""Miniatures of repositories of the HuggingFace hub:
+small networks of timm, a small GPT-2 and its byte pairs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def write_timm(backbone: str, folder: Path) -> None:
 
 
 def write_gpt2(folder: Path, sizes: Gpt2Sizes) -> None:
-    """Write weights, byte pairs and configuration of a small GPT-2, under the names of the released
-    files."""
+    """Write weights, byte pairs and configuration of a small GPT-2,
+    under the names of the released files."""
     from safetensors.numpy import save_file
 
     write_byte_pairs(folder, (sentence(number).lower() for number in range(_TEXTS)), pieces=400)
@@ -65,8 +65,8 @@ def write_gpt2(folder: Path, sizes: Gpt2Sizes) -> None:
 
 
 def write_byte_pairs(folder: Path, lines: Iterable[str], *, pieces: int = 290) -> Path:
-    """Write byte pairs learned from lines, in GPT-2's two files: all 256 bytes, merges, then the
-    special pieces."""
+    """Write byte pairs learned from lines, in GPT-2's two files:
+    all 256 bytes, merges, then the special pieces."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

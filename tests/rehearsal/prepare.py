@@ -1,5 +1,5 @@
-"""What a rehearsal needs before its first job: small parameter files, miniatures, a list of local
-addresses."""
+"""What a rehearsal needs before its first job:
+small parameter files, miniatures, a list of local addresses."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def _world(plan: RunPlan, settings: dict[str, Any], url: str) -> World:
 def _write_files(
     needed: Sequence[Requirement], world: World, plan: RunPlan, url: str
 ) -> dict[str, str]:
-    """Write the miniatures of all outside files and their list, and return those that a person
-    would bring."""
+    """Write the miniatures of all outside files and their list,
+    and return those that a person would bring."""
     site, by_hand = Path(SITE), {}
     for each in needed:
         if each.how == "hub":
@@ -134,8 +134,8 @@ def _write_files(
 
 
 def _gpt2_sizes(plan: RunPlan) -> Gpt2Sizes | None:
-    """Return the sizes of a GPT-2 that all models of a plan can begin with, which begin with one of
-    the hub."""
+    """Return the sizes of a GPT-2 that all models
+    of a plan can begin with, which begin with one of the hub."""
     models = [plan.get("models", run.model) for run in plan.trained()]
     models = [model for model in models if (model.pretrained_weights() or "").startswith(HUB)]
     if not models:

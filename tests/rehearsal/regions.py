@@ -74,8 +74,8 @@ def line_index(each: Iterable[bytes]) -> str:
 
 
 def shares(corners: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return x1/W, y1/H, x2/W, y2/H, w/W and h/H of boxes, float32 [count, 6], as vectors of VinVL
-    end."""
+    """Return x1/W, y1/H, x2/W, y2/H, w/W and h/H of boxes,
+    float32 [count, 6], as vectors of VinVL end."""
     relative = corners / np.array([*size, *size], np.float32)
     return np.concatenate([relative, relative[:, 2:] - relative[:, :2]], 1).astype(np.float32)
 
@@ -100,8 +100,8 @@ def torch_bytes(values: object) -> bytes:
 
 
 def write_bottom_up(fixed: int | None, world: World, path: Path) -> None:
-    """Write ``trainval.zip`` (10 to 100 regions, four files) or ``trainval_36.zip`` (a fixed
-    number, one file)."""
+    """Write ``trainval.zip`` (10 to 100 regions, four files)
+    or ``trainval_36.zip`` (a fixed number, one file)."""
     stem = "resnet101_faster_rcnn_genome"
     if fixed:
         files = {f"trainval_{fixed}/trainval_{stem}_{fixed}.tsv": world.photos}
@@ -165,8 +165,8 @@ def _vinvl(photos: Sequence[Photo], *, packed: bool = False) -> list[bytes]:
 
 
 def write_detections(world: World, path: Path) -> None:
-    """Write ``coco_detections.hdf5``: ``<id>_features``, ``<id>_boxes`` and ``<id>_cls_prob`` of
-    each photo."""
+    """Write ``coco_detections.hdf5``: ``<id>_features``,
+    ``<id>_boxes`` and ``<id>_cls_prob`` of each photo."""
     arrays = {}
     for photo in world.photos:
         corners, values = _regions(photo)
@@ -179,8 +179,8 @@ def write_detections(world: World, path: Path) -> None:
 
 
 def write_grid_feats(world: World, path: Path) -> None:
-    """Write ``X-101-features.tgz``: a tensor [1, 2048, h, w] a photo, in folders by part of the
-    pictures."""
+    """Write ``X-101-features.tgz``: a tensor [1, 2048, h, w] a photo,
+    in folders by part of the pictures."""
     import torch
 
     files = {}
@@ -193,8 +193,8 @@ def write_grid_feats(world: World, path: Path) -> None:
 
 
 def write_detector_pickle(world: World, path: Path) -> None:
-    """Write a pickle of arrays by name below ``model``, as detectron2's model zoo and its
-    converters do."""
+    """Write a pickle of arrays by name below ``model``,
+    as detectron2's model zoo and its converters do."""
     arrays = {name: np.zeros(shape, np.float32) for name, shape in _DETECTOR.items()}
     path.write_bytes(pickle.dumps({"model": arrays, "__author__": "a rehearsal"}, protocol=2))
 

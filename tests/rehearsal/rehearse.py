@@ -1,5 +1,5 @@
-"""One rehearsal: a paper's workflow from an empty folder to tables, figures, studies, a report and
-MLflow."""
+"""One rehearsal: a paper's workflow from an empty folder to tables,
+figures, studies, a report and MLflow."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class State:
 
 @dataclass(frozen=True)
 class TrainedRow:
-    """A row of a table, the optimizer steps of its stages (of its first seed), and the command that
-    trains it alone."""
+    """A row of a table, the optimizer steps of its stages (of its first seed),
+    and the command that trains it alone."""
 
     row: str
     steps: tuple[int, ...]
@@ -163,8 +163,8 @@ def _served(port: int) -> Iterator[str]:
 
 
 def _load_stand_ins() -> None:
-    """Make the stand-ins known to this process, as the environment of the workflow makes them known
-    to its jobs."""
+    """Make the stand-ins known to this process,
+    as the environment of the workflow makes them known to its jobs."""
     plugins = os.environ.get(VARIABLE, "").split(",")
     os.environ[VARIABLE] = ",".join(dict.fromkeys(filter(None, [*plugins, PLUGIN])))
     load_plugins()
@@ -192,8 +192,7 @@ def _lines(done: Rehearsed) -> Iterator[str]:
     if done.stand_ins:
         yield (
             f"detectron2 is not installed: stand-ins made {', '.join(done.stand_ins)}, in the form "
-            "of the detectors' "
-            "stores; no detector was tried"
+            "of the detectors' stores; no detector was tried"
         )
     yield (
         f"{len(done.rows)} rows trained; steps of each stage, and the command that trains the row "

@@ -1,5 +1,5 @@
-"""Web servers on 127.0.0.1; that of a rehearsal has files of a folder, and repositories as the
-HuggingFace hub has."""
+"""Web servers on 127.0.0.1; that of a rehearsal has files
+of a folder, and repositories as the HuggingFace hub has."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ class _FileServer(Server):
 
 @contextmanager
 def serve(folder: Path, *, made: Made = lambda _: None, port: int = 0) -> Iterator[str]:
-    """Serve a folder, ``hub/OWNER/NAME/FILE`` of it also as the HuggingFace hub would, and yield
-    the address."""
+    """Serve a folder and yield the address;
+    ``hub/OWNER/NAME/FILE`` of it also as the HuggingFace hub would."""
     server = _FileServer(port, folder, made)
     with server.running():
         yield server.address

@@ -1,5 +1,5 @@
-"""The copy of the parameter files that a rehearsal works with: the same tables and rows, in tiny
-sizes."""
+"""The copy of the parameter files that a rehearsal works with:
+the same tables and rows, in tiny sizes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def write_small(source: Path, out: Path, *, detectron2: bool) -> dict[str, Any]:
 
 
 def _take_the_papers_place(params: Path) -> None:
-    """Give the sizes of scale `rehearsal` the name of scale `paper`, whose tables and rows are
-    those of a rehearsal."""
+    """Give the sizes of scale `rehearsal` the name of scale `paper`,
+    whose tables and rows are those of a rehearsal."""
     folders = [params / "scales", *(params / paper / "scales" for paper in papers(params))]
     files_of_scale = [file for folder in folders if (file := folder / f"{SCALE}.yaml").is_file()]
     if not files_of_scale:
@@ -80,8 +80,8 @@ def _short(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _network(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the small network in place of a backbone with weights from the hub, and the size of
-    what it sees."""
+    """Return the small network in place of a backbone
+    with weights from the hub, and the size of what it sees."""
     backbone = values.get("backbone")
     if backbone is None or values.get("weights") != "pretrained":
         return {}

@@ -1,5 +1,5 @@
-"""Stand-ins for detectors without detectron2, a plug-in of rehearsals: same settings and stores,
-made-up numbers."""
+"""Stand-ins for detectors without detectron2, a plug-in of rehearsals:
+same settings and stores, made-up numbers."""
 
 from __future__ import annotations
 

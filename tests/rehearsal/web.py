@@ -1,5 +1,5 @@
-"""Miniatures of texts of the web: Conceptual Captions, with addresses of pictures and the pictures,
-and WikiText."""
+"""Miniatures of texts of the web: Conceptual Captions,
+with addresses of pictures and the pictures, and WikiText."""
 
 from __future__ import annotations
 

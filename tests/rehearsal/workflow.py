@@ -15,8 +15,8 @@ from pathlib import Path
 from recap.core.errors import RecapError
 
 PLUGIN = "rehearsal.stand_in"
-# Without compiled modules, which some machines tell Python not to keep, each job compiles torch
-# again.
+# Without compiled modules, which some machines tell Python not to keep,
+# each job compiles torch again.
 _NOT_INHERITED = ("PYTHONDONTWRITEBYTECODE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN")
 _PROJECT = (
     "Snakefile",
@@ -67,8 +67,8 @@ class Workflow:
         return counts
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of Snakemake and of its jobs: the hub is on this machine, its
-        cache in this folder."""
+        """Return the environment of Snakemake and of its jobs:
+        the hub is on this machine, its cache in this folder."""
         inherited = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
         paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {

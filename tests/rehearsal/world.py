@@ -137,7 +137,7 @@ def boxes(photo: Photo, count: int) -> np.ndarray:
 
 
 def vectors(number: int, count: int, width: int) -> np.ndarray:
-    """Return vectors float32 [count, width] like those after a ReLU, of which many numbers are
-    zero."""
+    """Return vectors float32 [count, width] like those after a ReLU,
+    of which many numbers are zero."""
     random = np.random.default_rng((number, count, width))
     return np.maximum(random.standard_normal((count, width)), 0).astype(np.float32)

@@ -1,5 +1,5 @@
-"""The reference is made of the settings and commands themselves, and diagrams of pages are drawn
-without a network."""
+"""The reference is made of the settings and commands themselves,
+and diagrams of pages are drawn without a network."""
 
 import sys
 from enum import Enum

@@ -6,8 +6,8 @@ import torch
 from helpers.training import CONFIG, training
 from recap.settings import CrossEntropy
 
-# Dropout draws other numbers on a GPU; a large epsilon keeps Adam from enlarging the rounding of
-# gradients near 0.
+# Dropout draws other numbers on a GPU;
+# a large epsilon keeps Adam from enlarging the rounding of gradients near 0.
 STILL = {**CONFIG, "dropout": 0.0, "feature_dropout": 0.0}
 
 

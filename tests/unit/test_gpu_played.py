@@ -1,5 +1,5 @@
-"""What a GPU would meet, played on one that computes nothing: tensors on another device, waits,
-collectives.
+"""What a GPU would meet, played on one that computes nothing:
+tensors on another device, waits, collectives.
 
 The CPU build of torch plays it, with the guard of `helpers/fake_cuda`. Numbers, kernels and time
 are not played.
@@ -23,8 +23,8 @@ KINDS = list(MODELS.classes())
 DRAWN = 4  # tokens of a caption in a self-critical step
 WORDS = 6  # in the other searches
 
-# The waits that are meant: what is read, or copied to the GPU from memory that is not pinned, and
-# why it may be.
+# The waits that are meant: what is read, or copied to the GPU
+# from memory that is not pinned, and why it may be.
 LOSS = ("read", "training/loop.py", "OptimizerStep.__call__")
 TOKEN = ("read", "decoding/step.py", "any_leave")
 LEAVE_SAMPLE = ("length", "decoding/sampling.py", "sample")
@@ -66,10 +66,8 @@ KEPT = {
     ("copy", "papers/fusion/model.py", "direction_vectors"): "directions between cells",
     ("copy", "papers/fusion/model.py", "cell_geometry"): "geometry of a grid's cells",
 }
-SAMPLE = {
-    TOKEN: DRAWN,
-    LEAVE_SAMPLE: DRAWN // 2,
-}  # the GPU that is played lets an image go at every second token
+# the GPU that is played lets an image go at every second token
+SAMPLE = {TOKEN: DRAWN, LEAVE_SAMPLE: DRAWN // 2}
 SEARCH = {TOKEN: DRAWN, LEAVE_SEARCH: 5 * (DRAWN // 2)}
 SELF_CRITICAL = {LONGEST: 1, INDEX: 1, ADVANTAGE: 1}
 LONG_SEARCH = {TOKEN: WORDS, LEAVE_SEARCH: 5 * (WORDS // 2), CAPTIONS: 3}
@@ -166,10 +164,8 @@ def test_each_wait_that_is_meant_has_a_reason_and_happens(scenes):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stage", ["cross-entropy", "self-critical"])
 def test_autocast_is_on_in_bf16_and_off_in_float32(scenes, stage, kind):
-    plain, mixed = (
-        scenes[f"{stage}, {kind}"]["products"],
-        scenes[f"{stage} in bf16, {kind}"]["products"],
-    )
+    plain = scenes[f"{stage}, {kind}"]["products"]
+    mixed = scenes[f"{stage} in bf16, {kind}"]["products"]
     assert plain["float32"] > 0 and "bfloat16" not in plain
     assert mixed["bfloat16"] > mixed.get("float32", 0)
 

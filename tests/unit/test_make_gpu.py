@@ -1,5 +1,5 @@
-"""`make gpu` on the CPU: what its file says where all is right, where numbers differ, and where a
-row fails."""
+"""`make gpu` on the CPU: what its file says where all is right,
+where numbers differ, and where a row fails."""
 
 import json
 from dataclasses import replace

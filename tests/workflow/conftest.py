@@ -13,9 +13,8 @@ def cluster(tmp_path_factory):
     """A Slurm that runs until the last test that uses it."""
     if reason := missing():
         pytest.skip(reason)
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # of tests in the background it would be ignored
+    # of tests in the background it would be ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     made = Cluster(tmp_path_factory.mktemp("slurm"))
     try:
         made.start()

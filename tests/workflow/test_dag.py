@@ -154,8 +154,8 @@ def test_outside_files_are_found_by_parameter(workspace):
 
 
 def inputs_of_row(workspace, row, *options):
-    """Return the jobs that `recap train --row` has Snakemake run for its inputs, and what both
-    print."""
+    """Return the jobs that `recap train --row` has Snakemake run
+    for its inputs, and what both print."""
     code = "import sys; from recap.cli import main, train\n"
     code += "whole = train._snakemake\n"
     code += "train._snakemake = lambda *words: whole(*words, '--dry-run') or 1\n"

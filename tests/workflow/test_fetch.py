@@ -55,8 +55,8 @@ def test_files_of_the_list_are_fetched_when_the_profile_says_so(listed):
 
 @pytest.fixture
 def packed(workspace):
-    """A workspace whose photographs lie in an archive on a local server, with what nothing needs
-    beside them."""
+    """A workspace whose photographs lie in an archive on a local server,
+    with what nothing needs beside them."""
     site = write_flickr(workspace.folder / "site")
     with (
         zipfile.ZipFile(site / "images.zip") as images,

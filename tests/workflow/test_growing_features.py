@@ -1,5 +1,5 @@
-"""Features of the images that some run reads, and no others: a store grows when a table asks for
-more."""
+"""Features of the images that some run reads, and no others:
+a store grows when a table asks for more."""
 
 import re
 
@@ -9,9 +9,8 @@ from recap.features.store import FeatureStore
 
 STORE = "results/tiny/features/tiny_scenes/tiny_grid.h5"
 ROW = (
-    "  - "
-    "{id: half, label: Half, dataset: tiny_scenes, subset: half, features: tiny_grid, model: zodiac, "
-    "recipe: other, stage: xe}\n"
+    "  - {id: half, label: Half, dataset: tiny_scenes, subset: half, features: tiny_grid, model: "
+    "zodiac, recipe: other, stage: xe}\n"
 )
 
 

@@ -1,5 +1,5 @@
-"""The guides in docs/ work as they stand: files are written and commands run, beside a clone with
-tiny data."""
+"""The guides in docs/ work as they stand:
+files are written and commands run, beside a clone with tiny data."""
 
 import os
 import re
@@ -39,8 +39,8 @@ TINY = {
 
 @dataclass
 class Block:
-    """A block of code: a file with its path, commands (`sh`), or what the commands before it print
-    (`text`)."""
+    """A block of code: a file with its path, commands (`sh`),
+    or what the commands before it print (`text`)."""
 
     language: str
     slow: bool

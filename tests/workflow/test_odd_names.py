@@ -1,5 +1,5 @@
-"""Folders, an environment and a data set whose names a shell, or a regular expression, would read
-otherwise."""
+"""Folders, an environment and a data set whose names a shell,
+or a regular expression, would read otherwise."""
 
 import subprocess
 import sys

@@ -1,5 +1,5 @@
-"""Provenance goes with the results: a clone makes nothing again that is right, and what changed
-there as ever."""
+"""Provenance goes with the results:
+a clone makes nothing again that is right, and what changed there as ever."""
 
 import json
 import os

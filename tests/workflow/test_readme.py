@@ -1,5 +1,5 @@
-"""The README is short, links lead to files, the drawn workflow is current, and every command is one
-of recap's."""
+"""The README is short, links lead to files,
+the drawn workflow is current, and every command is one of recap's."""
 
 import re
 import shlex
@@ -55,9 +55,8 @@ def test_the_picture_of_the_dag_is_current(tmp_path):
 )
 def test_links_of_the_documentation_lead_to_files(page):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
-    folder = (
-        page.parent.parent if page.parent.name == "prose" else page.parent
-    )  # prose goes into pages of that folder
+    # prose goes into pages of that folder
+    folder = page.parent.parent if page.parent.name == "prose" else page.parent
     assert [link for link in links if not (folder / link).exists()] == []
 
 

@@ -1,5 +1,5 @@
-"""The short form of a rehearsal: the workflow of every paper, from nothing, on miniatures of its
-outside files."""
+"""The short form of a rehearsal: the workflow of every paper,
+from nothing, on miniatures of its outside files."""
 
 from pathlib import Path
 
@@ -19,9 +19,8 @@ PAPERS = cases(["acf", "fusion", "visualgpt", "xlan", "zodiac"], few=["visualgpt
 @pytest.fixture(autouse=True)
 def own_plugins(monkeypatch):
     """Leave other tests without the rehearsal's plug-in."""
-    monkeypatch.setenv(
-        VARIABLE, ""
-    )  # is set by the rehearsal; other tests of this process go on without it
+    # is set by the rehearsal; other tests of this process go on without it
+    monkeypatch.setenv(VARIABLE, "")
     adapter.cache_clear()  # and may have read settings without its plug-in
 
 

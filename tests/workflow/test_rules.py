@@ -1,5 +1,5 @@
-"""What rules and jobs share: logs, links to a cache, plans that jobs on a cluster take, and their
-names there."""
+"""What rules and jobs share: logs, links to a cache,
+plans that jobs on a cluster take, and their names there."""
 
 import re
 import stat
@@ -43,9 +43,8 @@ def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_pat
     planned = profile.passed_on()
     assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()
     assert planned.needed == [] and planned.parameters == {("a", "b", "c"): 7}
-    assert (
-        source.code_digest("somewhere:job") == "0123456789abcdef"
-    )  # there is no such module to read
+    # there is no such module to read
+    assert source.code_digest("somewhere:job") == "0123456789abcdef"
 
 
 JOB = "recap_0a1b2c3d-4e5f-6789-abcd-ef0123456789"  # as the plugin names them

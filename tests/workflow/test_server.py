@@ -1,5 +1,5 @@
-"""A table of COCO's server, from an empty folder to the zip that it takes, and from its answer back
-to the table."""
+"""A table of COCO's server, from an empty folder to the zip
+that it takes, and from its answer back to the table."""
 
 import json
 import subprocess

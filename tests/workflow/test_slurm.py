@@ -1,5 +1,5 @@
-"""Jobs on a real Slurm of two nodes on this machine: limits, GPUs, and the tables of a whole
-profile."""
+"""Jobs on a real Slurm of two nodes on this machine:
+limits, GPUs, and the tables of a whole profile."""
 
 import itertools
 import json

@@ -1,5 +1,5 @@
-"""Trainings on a real Slurm that are cancelled, preempted, lost or stopped end with the bytes of an
-unbroken one."""
+"""Trainings on a real Slurm that are cancelled, preempted,
+lost or stopped end with the bytes of an unbroken one."""
 
 import signal
 import time
@@ -54,9 +54,8 @@ def test_a_stopped_workflow_goes_on_where_its_job_was_and_never_runs_it_twice(tr
     first = training.start("trained")
     at_work(training, first)
     first.send_signal(how)
-    first.communicate(
-        timeout=240
-    )  # the plugin ends when it next asks for states, after three minutes at most
+    # the plugin ends when it next asks for states, after three minutes at most
+    first.communicate(timeout=240)
     assert first.returncode != 0
     second = training.start("trained")
     while second.poll() is None and not training.run.exists():
@@ -74,9 +73,8 @@ def test_a_preempted_training_goes_back_into_the_queue_and_ends_with_the_same_by
     training.cluster.said("sbatch", *urgent)
     ends_as_unbroken(training, process)
     assert "stopped by SIGTERM" in (training.folder / "said").read_text()
-    assert (
-        len(training.mine("COMPLETED")) == len(training.jobs()) == 1
-    )  # Slurm repeated it, not Snakemake
+    # Slurm repeated it, not Snakemake
+    assert len(training.mine("COMPLETED")) == len(training.jobs()) == 1
 
 
 def test_trainings_of_two_folders_run_at_once_and_only_their_own_workflow_cancels_them(

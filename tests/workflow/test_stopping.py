@@ -1,5 +1,5 @@
-"""Killed, told to end, or begun twice: a workflow of two jobs, with what the real one does about
-it."""
+"""Killed, told to end, or begun twice:
+a workflow of two jobs, with what the real one does about it."""
 
 import os
 import signal
@@ -48,8 +48,8 @@ rule first:
     shell:
         "{{sys.executable:q}} job.py {{output}} {{params.long:q}}"
 """
-# Works until a file says that it may finish; saves and leaves when it is told to end, as a training
-# does.
+# Works until a file says that it may finish;
+# saves and leaves when it is told to end, as a training does.
 JOB = """
 import os, sys, time
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""The whole workflow for real, on twenty pictures: every file, nothing twice, and only what depends
-on a change."""
+"""The whole workflow for real, on twenty pictures:
+every file, nothing twice, and only what depends on a change."""
 
 import json
 import os
@@ -78,9 +78,8 @@ def test_it_made_what_the_plan_predicted(to_the_table, monkeypatch):
         )
     (store,) = costs.stores
     made = Path(paths.store(store.dataset, store.features)).stat().st_size
-    assert (
-        made <= store.bytes < made + 10 * 4096
-    )  # the header and the starts of six arrays are planned as whole pages
+    # the header and the starts of six arrays are planned as whole pages
+    assert made <= store.bytes < made + 10 * 4096
     for run in plan.scored():
         captions = json.loads(Path(paths.scores(run)[0]).read_text())
         assert len(captions) == costs.counts(run.dataset).test
@@ -159,10 +158,8 @@ def test_a_study_goes_from_the_captions_to_a_table_that_says_that_raters_are_sim
     )
     assert statistics["simulated"] and statistics["blocks"][0]["votes"] == 2 * 2
     assert finished.planned(config=study) == {}
-    assert set(finished.planned()) <= {
-        "report_page",
-        "all",
-    }  # the report shows the studies of the profile
+    # the report shows the studies of the profile
+    assert set(finished.planned()) <= {"report_page", "all"}
     assert finished.snakemake().returncode == 0
     assert finished.planned() == {}
 
@@ -262,8 +259,8 @@ def test_dvc_and_snakemake_see_the_same_work(finished):
     # Of files with the same bytes DVC links one alone.
     assert any(found.st_nlink == 2 and not found.st_mode & stat.S_IWUSR for found in models)
     finished.change(*CHANGED)
-    # DVC copies linked files before a stage runs again, so times tell nothing; a training's record
-    # has its seconds.
+    # DVC copies linked files before a stage runs again,
+    # so times tell nothing; a training's record has its seconds.
     records = {file: file.read_bytes() for file in folder.glob("results/**/training.json")}
     dvc(folder, "repro")
     changed = [str(file) for file, record in records.items() if file.read_bytes() != record]

@@ -1,5 +1,5 @@
-"""A paper outside of the package: the workflow makes its table and its figure and judges its
-claims."""
+"""A paper outside of the package:
+the workflow makes its table and its figure and judges its claims."""
 
 import csv
 import json
@@ -35,9 +35,8 @@ def test_a_plugin_brings_table_model_metric_and_figure(tmp_path, monkeypatch):
         line["claim"]: line for line in csv.DictReader((reports / "tables" / "claims.csv").open())
     }
     assert [line["verdict"] for line in claims.values()] == ["cannot be told here", "holds"]
-    assert (
-        "one run" in claims["toy.c1"]["reason"] and claims["toy.c1"]["runs"] == "1"
-    )  # the profile has one seed
+    # the profile has one seed
+    assert "one run" in claims["toy.c1"]["reason"] and claims["toy.c1"]["runs"] == "1"
     assert (reports / "tables" / "claims.html").is_file()
     assert "5.0" in (reports / "tables" / "toy_t1.md").read_text()  # the printed number
     assert workspace.planned(config=TABLES) == {}

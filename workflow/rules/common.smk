@@ -19,8 +19,8 @@ from workflow.profile import STOPPED_BEFORE_LIMIT, SpecText, limits, load, one_o
 from workflow.provenance import read_record
 from workflow.stopping import job_prefix
 
-# Jobs run in this very Python, so that the environment need not be on PATH. With -P no file of the working folder is
-# taken for an installed module.
+# Jobs run in this very Python, so that the environment need not be on PATH.
+# With -P no file of the working folder is taken for an installed module.
 RECAP = f"{quote(sys.executable)} -P -m recap"
 
 shell.prefix(job_prefix())
@@ -37,13 +37,14 @@ DATA, CORPUS, VOCABULARY = (
     PATHS.of_dataset("{dataset}", name) for name in ("", "corpus.parquet", "vocabulary.json")
 )
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
-# How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
+# How jobs are computed reaches them by a file
+# that is no input of theirs, so that it makes nothing again.
 EXECUTION = f"{WORK}/execution"
 DEVICE = PROFILE.execution.device
-# Jobs that ask for a GPU share those of the machine, `trainings_per_gpu` on each; on the CPU no job waits.
-GPU, os.environ[SHARED] = int(uses_gpus(PROFILE.execution)), str(
-    PROFILE.execution.trainings_per_gpu
-)
+# Jobs that ask for a GPU share those of the machine,
+# `trainings_per_gpu` on each; on the CPU no job waits.
+GPU = int(uses_gpus(PROFILE.execution))
+os.environ[SHARED] = str(PROFILE.execution.trainings_per_gpu)
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())) * PROFILE.execution.trainings_per_gpu)
 
@@ -59,27 +60,31 @@ wildcard_constraints:
 
 
 def as_json(value):
-    """Return a spec as a parameter that Snakemake compares; its ``file``, written now, is what the command is given."""
+    """Return a spec as a parameter that Snakemake compares.
+
+    Its ``file``, written now, is what the command is given.
+    """
     return SpecText.written(value, Path(WORK) / "specs")
 
 
 def table_code(*starts):
-    """Return the digest of what makes tables and pages: the source, as for all jobs, and their templates."""
+    """Return the digest of what makes tables and pages: the source and their templates."""
     templates = sorted(Path(sys.modules["recap"].__file__).parent.glob("*/templates/*"))
     return value_hash([code_digest(*starts), *(file.read_text() for file in templates)])[:16]
 
 
 def may_grow(stores, made=None, params=(), w=None):
-    """Return feature stores as inputs whose times do not count: one that grows makes no run again."""
-    # Notes of extractors, inputs too, change with their numbers. While a store grows, Snakemake compares no parameters
-    # of what is behind it, so what was `made` with others has it as a usual input.
+    """Return stores as inputs whose times do not count: one that grows makes no run again."""
+    # Notes of extractors, inputs too, change with their numbers. While a store grows, Snakemake
+    # compares no parameters of what is behind it, so what was `made` with others has it as a usual
+    # input.
     recorded = read_record(made).get("params") if made else None
     changed = recorded is not None and not {repr(value(w)) for value in params} <= set(recorded)
     return stores if changed else [ancient(store) for store in stores]
 
 
 def shown(file, category):
-    """Mark a page or a picture as a result of `snakemake --report`; other files stay as they are."""
+    """Mark a page or a picture as a result of `snakemake --report`; return others unchanged."""
     return report(file, category=category) if file.endswith((".html", ".png")) else file
 
 

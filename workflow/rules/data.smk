@@ -1,4 +1,4 @@
-"""Captions of every data set as one table, its vocabulary, and which of its training captions a run sees."""
+"""Captions of every data set as one table, its vocabulary, and subsets of its training captions."""
 
 from recap.plan.jobs import corpus_spec
 from recap.plan.paths import web_draws
@@ -6,9 +6,11 @@ from recap.settings.datasets import SURVIVORS
 
 WANTED_ROWS = f"{R}/data/wanted_rows"
 SUBSET = "subsets/{subset}/seed-{seed}"
-# A rule has one list of outputs, so data sets whose readers write other files beside the corpus have a separate rule.
+# A rule has one list of outputs,
+# so data sets whose readers write other files beside the corpus have a separate rule.
 PRODUCTS_OF = {name: PLAN.get("datasets", name).products for name in PLAN.datasets()}
-# Missing outside files: those that are fetched for themselves or to be unpacked, of archives, and of the open web.
+# Missing outside files: those that are fetched for themselves
+# or to be unpacked, of archives, and of the open web.
 WHOLE = [
     each for each in PLANNED.needed if each.how == "fetch" and each.entry and not each.pictures
 ]
@@ -21,12 +23,13 @@ WEB_PICTURES = {each.path: each.pictures for each in PLANNED.needed if each.pict
 
 
 def wanted_rows(survivors):
-    """Return the list of the rows to ask for, if draws need only some of those of a list of fetched pictures."""
+    """Return the list of the rows to ask for, if draws need only some fetched pictures."""
     folder = Path(survivors).parent.relative_to(PROFILE.inputs)
     return [f"{WANTED_ROWS}/{folder.as_posix()}.txt"] if web_draws(PATHS, survivors) else []
 
 
-# Rules only for files that are not there: one that is there is the user's, and no rule may touch it.
+# Rules only for files that are not there:
+# one that is there is the user's, and no rule may touch it.
 rule fetch:
     output:
         PATHS.outside("{file}"),
@@ -38,7 +41,8 @@ rule fetch:
     params:
         list=str(VERSIONS),
     shell:
-        "{RECAP} --log-file {log:q} data fetch {wildcards.file:q} --list {params.list:q} --into {PROFILE.inputs:q}"
+        "{RECAP} --log-file {log:q} data fetch {wildcards.file:q} --list {params.list:q}"
+        " --into {PROFILE.inputs:q}"
 
 
 if ARCHIVES and not PROFILE.keep_archives:
@@ -68,7 +72,8 @@ for FOLDER in sorted(set(UNPACKED.values())):
             list=str(VERSIONS),
             folder=FOLDER,
         shell:
-            "{RECAP} --log-file {log:q} data unpack {params.folder:q} --list {params.list:q} --into {PROFILE.inputs:q}"
+            "{RECAP} --log-file {log:q} data unpack {params.folder:q} --list {params.list:q}"
+            " --into {PROFILE.inputs:q}"
 
 
 rule wanted_rows:
@@ -83,11 +88,12 @@ rule wanted_rows:
         draws=lambda w: as_json(web_draws(PATHS, PATHS.outside(f"{w.pictures}/{SURVIVORS}"))),
         code=code_digest("recap.data.subsets:write_wanted"),
     shell:
-        "{RECAP} --log-file {log:q} data wanted --tsv {input:q} --draws {params.draws.file:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} data wanted --tsv {input:q} --draws {params.draws.file:q}"
+        " --out {output:q}"
 
 
 rule web_pictures:
-    """Pictures and records of finished shards are no outputs: a killed or repeated job goes on from them."""
+    """Finished shards are no outputs: a killed or repeated job goes on from them."""
     input:
         tsv=lambda w: WEB_PICTURES[w.pictures].tsv,
         only=lambda w: wanted_rows(w.pictures),
@@ -103,8 +109,8 @@ rule web_pictures:
         min_side=lambda w: WEB_PICTURES[w.pictures].min_side,
         only=option("only"),
     shell:
-        "{RECAP} --log-file {log:q} data conceptual-download --tsv {input.tsv:q} --out {params.out:q}"
-        " --min-side {params.min_side} {params.only:q}"
+        "{RECAP} --log-file {log:q} data conceptual-download --tsv {input.tsv:q}"
+        " --out {params.out:q} --min-side {params.min_side} {params.only:q}"
 
 
 for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
@@ -134,8 +140,8 @@ for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
             ),
             out=subpath(output.corpus, parent=True),
         shell:
-            "{RECAP} --log-file {log:q} data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q}"
-            " --inputs {PROFILE.inputs:q} --out {params.out:q}"
+            "{RECAP} --log-file {log:q} data corpus --name {wildcards.dataset:q}"
+            " --spec {params.spec.file:q} --inputs {PROFILE.inputs:q} --out {params.out:q}"
 
 
 rule vocabulary:
@@ -150,8 +156,8 @@ rule vocabulary:
         spec=lambda w: as_json(PLAN.spec("datasets", w.dataset)["vocabulary"]),
         code=code_digest("recap.data.vocabulary:build_vocabulary", without=PICTURE_SOURCE),
     shell:
-        "{RECAP} --log-file {log:q} data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q}"
-        " --inputs {PROFILE.inputs:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} data vocabulary --corpus {input.corpus:q}"
+        " --spec {params.spec.file:q} --inputs {PROFILE.inputs:q} --out {output:q}"
 
 
 rule card:
@@ -171,8 +177,8 @@ rule card:
         code=code_digest("recap.data.card:write_card", without=PICTURE_SOURCE),
         counts=option("counts"),
     shell:
-        "{RECAP} --log-file {log:q} data card --name {wildcards.dataset:q} --corpus {input.corpus:q} {params.counts:q}"
-        " --out {output:q}"
+        "{RECAP} --log-file {log:q} data card --name {wildcards.dataset:q}"
+        " --corpus {input.corpus:q} {params.counts:q} --out {output:q}"
 
 
 rule subset:
@@ -186,5 +192,6 @@ rule subset:
         spec=lambda w: as_json(PLAN.spec("subsets", w.subset)),
         code=code_digest("recap.data.subsets:draw_subset", without=PICTURE_SOURCE),
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.data.subsets:draw_subset --spec {params.spec.file:q}"
-        " --corpus {input.corpus:q} --name {wildcards.subset:q} --seed {wildcards.seed} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.data.subsets:draw_subset"
+        " --spec {params.spec.file:q} --corpus {input.corpus:q} --name {wildcards.subset:q}"
+        " --seed {wildcards.seed} --out {output:q}"

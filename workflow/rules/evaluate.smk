@@ -1,4 +1,4 @@
-"""Captions by beam search and their scores, of the test split; and what COCO's caption server is sent."""
+"""Captions of the test split by beam search, their scores, and what COCO's server is sent."""
 
 from recap.core.errors import RecapError
 from recap.core.log import log
@@ -23,8 +23,9 @@ SERVER_CAPTIONS = f"{R}/scores/{{run}}/captions.{{part}}.json"
 
 
 def install_spice():
-    """Fetch SPICE's models where the profile allows it and an evaluation that is due asks for SPICE."""
-    # They belong to the environment, so no rule makes them. That SPICE is not run is said now and not after weeks.
+    """Fetch SPICE's models where the profile allows it and an evaluation needs them."""
+    # They belong to the environment, so no rule makes them.
+    # That SPICE is not run is said now and not after weeks.
     due = [job for job in due_jobs(workflow) if job.rule in ("evaluate", "evaluate_ensemble")]
     wanted = any("SPICE" in PLAN.recipe(job.wildcards["recipe"]).evaluation.metrics for job in due)
     if wanted and PROFILE.fetch and set(SPICE_MODELS) <= LISTED.keys() and spice_models_missing():
@@ -67,7 +68,7 @@ def scored_run(w):
 
 
 def like_released(w):
-    """Return a run of the baseline's recipe in the same table, which needs as much as released weights."""
+    """Return a run of the table's baseline recipe, which needs as much as released weights."""
     runs, released = PLAN.table_runs(RELEASED[w.outside].table), RELEASED[w.outside]
     return next(run for run in runs if run.recipe == released.recipe)
 
@@ -115,7 +116,8 @@ rule evaluate:
     shell:
         "{RECAP} --log-file {log:q} evaluate --spec {params.spec.file:q}"
         " --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml --corpus {input.corpus:q}"
-        " --vocabulary {input.vocabulary:q} --features {input.features:q} --model {params.model:q} --out {params.out:q}"
+        " --vocabulary {input.vocabulary:q} --features {input.features:q} --model {params.model:q}"
+        " --out {params.out:q}"
 
 
 use rule evaluate as evaluate_ensemble with:
@@ -144,8 +146,8 @@ rule score_file:
         ),
         out=subpath(output.metrics, parent=True),
     shell:
-        "{RECAP} --log-file {log:q} score {input.captions:q} --dataset {params.dataset:q} --corpus {input.corpus:q}"
-        " --metrics {params.metrics:q} --out {params.out:q} > /dev/null"
+        "{RECAP} --log-file {log:q} score {input.captions:q} --dataset {params.dataset:q}"
+        " --corpus {input.corpus:q} --metrics {params.metrics:q} --out {params.out:q} > /dev/null"
 
 
 rule score_released:
@@ -176,8 +178,8 @@ rule score_released:
     shell:
         "{RECAP} --log-file {log:q} evaluate --spec {params.spec.file:q}"
         " --execution {EXECUTION:q}/{params.recipe:q}.yaml --corpus {input.corpus:q}"
-        " --vocabulary {params.model:q}/vocabulary.json --features {input.features:q} --model {params.model:q}"
-        " --out {params.out:q}"
+        " --vocabulary {params.model:q}/vocabulary.json --features {input.features:q}"
+        " --model {params.model:q} --out {params.out:q}"
 
 
 rule server_captions:
@@ -205,9 +207,10 @@ rule server_captions:
         partial=lambda w: partly(SENT[w.run].shown(w.part)),
         model=folders("model"),
     shell:
-        "{RECAP} --log-file {log:q} export captions --spec {params.spec.file:q} --execution {params.execution:q}"
-        " --part {wildcards.part:q} {params.partial} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
-        " --features {input.features:q} --model {params.model:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} export captions --spec {params.spec.file:q}"
+        " --execution {params.execution:q} --part {wildcards.part:q} {params.partial}"
+        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q} --features {input.features:q}"
+        " --model {params.model:q} --out {output:q}"
 
 
 rule submission:

@@ -1,4 +1,4 @@
-"""Feature vectors of all pictures of a data set in one file, which data sets with the same pictures share."""
+"""Feature vectors of all pictures in one file, which data sets with the same pictures share."""
 
 from recap.plan.costs import UNKNOWN
 from recap.plan.jobs import extractor_spec
@@ -25,7 +25,8 @@ STORE_NAME = ("{dataset}", "{features}")
 BACKBONE, STORE_FILE, USED = (
     PATHS.store(*STORE_NAME, end) for end in ("backbone.safetensors", "h5", "images.txt")
 )
-# A store in several parts is made by a job for each, with a GPU of its own, and one that merges them.
+# A store in several parts is made by a job for each,
+# with a GPU of its own, and one that merges them.
 PARTS = PROFILE.execution.extraction_parts
 PART = f"{WORK}/parts/{{dataset}}/{{features}}/{{part}}.json"
 EXTRACTED, OF_PART = (temp(PART), "-{part}") if PARTS > 1 else (STORE_FILE, "")
@@ -36,7 +37,7 @@ def settings_of(w):
 
 
 def reader_of(w):
-    """Return the data set whose captions and pictures a store is made from: the first that reads it."""
+    """Return the data set that a store is made from: the first that reads it."""
     return readers(PLAN, w.dataset, w.features)[0]
 
 
@@ -46,13 +47,16 @@ def source_notes(w):
 
 
 def subsets_of_features(w):
-    """Return the subsets of all runs that read a store; a list of images that serves more runs stays as it is."""
+    """Return the subsets of all runs that read a store.
+
+    A list of images that serves more runs stays as it is.
+    """
     record = read_record(PATHS.store(w.dataset, w.features, "images.txt"))
     return not_fewer(used_subsets(PATHS, w), record.get("input") or [])
 
 
 def features_where(condition):
-    """Return the constraint of the wildcard `features` to those in use whose settings fulfil a condition."""
+    """Return the constraint of the wildcard `features` to those that fulfil a condition."""
     return one_of(name for name in used_features(PLAN) if condition(PLAN.get("features", name)))
 
 
@@ -70,8 +74,8 @@ EXTRACTION = {
     "code": lambda w: code_digest(*settings_of(w).targets()),
 }
 STORE_LIMITS = limits(lambda w: NEEDS.store(w.dataset, w.features))
-# What survives a killed job and the start of another, which declared outputs would not: finished shards, and the store
-# under a second name, from which it grows.
+# What survives a killed job and the start of another, which declared outputs would not:
+# finished shards, and the store under a second name, from which it grows.
 SURVIVES = {
     "shards": f"{WORK}/shards/{{dataset}}/{{features}}",
     "kept": f"{WORK}/stores/{{dataset}}/{{features}}.h5",
@@ -79,7 +83,8 @@ SURVIVES = {
 EXTRACTION_RESOURCES = {
     **STORE_LIMITS,
     **STOPPED_BEFORE_LIMIT,
-    # A resource, as the command's text has it since before there was a file: another text would redo finished stores.
+    # A resource, as the command's text has it since before there was a file:
+    # another text would redo finished stores.
     "execution": lambda w: f"--execution={quote(f'{EXECUTION}/features/{w.features}.yaml')}",
 }
 EXTRACTION_PARAMS = {
@@ -110,8 +115,9 @@ rule pretrain:
         spec=EXTRACTION["spec"],
         code=code_digest("recap.features.training:pretrain"),
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.features.training:pretrain --spec {params.spec.file:q}"
-        " --boxes {input.boxes:q} --images {input.images:q} --device {DEVICE} --threads {threads} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.features.training:pretrain"
+        " --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
+        " --device {DEVICE} --threads {threads} --out {output:q}"
 
 
 rule tune:
@@ -131,9 +137,9 @@ rule tune:
         spec=EXTRACTION["spec"],
         code=code_digest("recap.features.training:tune"),
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.features.training:tune --spec {params.spec.file:q}"
-        " --corpus {input.corpus:q} --images {input.images:q} --inputs {PROFILE.inputs:q} --device {DEVICE}"
-        " --threads {threads} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.features.training:tune"
+        " --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads} --out {output:q}"
 
 
 rule used_images:
@@ -149,14 +155,16 @@ rule used_images:
         code=code_digest("recap.data.subsets:write_used", without=PICTURE_SOURCE),
         parts=lambda w: sent_parts(PATHS, w),
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.data.subsets:write_used --corpora {input.corpora:q}"
-        " --subsets {input.subsets:q} --parts {params.parts:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.data.subsets:write_used"
+        " --corpora {input.corpora:q} --subsets {input.subsets:q} --parts {params.parts:q}"
+        " --out {output:q}"
 
 
 rule extractor:
     """What runs depend on in place of a store, which is another file whenever it grows."""
     input:
-        # Pictures that a rule fetches are there when the corpus is, and change their folder's time until then.
+        # Pictures that a rule fetches are there when the corpus is,
+        # and change their folder's time until then.
         corpus=lambda w: ancient(SOURCES["corpus"](w)),
         images=SOURCES["images"],
         weights=SOURCES["weights"],
@@ -174,9 +182,10 @@ rule extractor:
     params:
         **EXTRACTION,
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.features.extraction:write_note --spec {params.spec.file:q}"
-        " --code {params.code} --out {output:q}"
-        " --files {input.images:q} {input.weights:q} {input.trained:q} {input.stores:q} {input.products:q}"
+        "{RECAP} --log-file {log:q} run-step recap.features.extraction:write_note"
+        " --spec {params.spec.file:q} --code {params.code} --out {output:q}"
+        " --files {input.images:q} {input.weights:q} {input.trained:q} {input.stores:q}"
+        " {input.products:q}"
 
 
 rule features:
@@ -207,14 +216,16 @@ rule features:
         cells=option("cells"),
         products=lambda w, input: ["--products", *input.products] if input.products else [],
     shell:
-        "{RECAP} --log-file {log:q} features extract --spec {params.spec.file:q} --corpus {input.corpus:q}"
-        " --used {input.used:q} --images {input.images:q} --inputs {PROFILE.inputs:q} {params.trained:q}"
-        " {params.boxes:q} {params.cells:q} {params.products:q} --device {DEVICE} --threads {threads}"
-        " {resources.execution} {params.part:q} --shards {params.shards:q} --kept {params.kept:q} --out {params.out:q}"
+        "{RECAP} --log-file {log:q} features extract --spec {params.spec.file:q}"
+        " --corpus {input.corpus:q} --used {input.used:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} {params.cells:q}"
+        " {params.products:q} --device {DEVICE} --threads {threads} {resources.execution}"
+        " {params.part:q} --shards {params.shards:q} --kept {params.kept:q} --out {params.out:q}"
 
 
-# detectron2 has no wheels: `snakemake --sdm conda` runs this rule in an environment that has it. Without that option
-# the environment of the other rules is used, and the command says how to get detectron2 if it is not there.
+# detectron2 has no wheels: `snakemake --sdm conda` runs this rule in an environment that has it.
+# Without that option the environment of the other rules is used, and the command says how to get
+# detectron2 if it is not there.
 rule detector_features:
     input:
         **SOURCES,
@@ -234,10 +245,10 @@ rule detector_features:
     params:
         **EXTRACTION_PARAMS,
     shell:
-        "{DETECTOR_RECAP} --log-file {log:q} features extract --spec {params.spec.file:q} --corpus {input.corpus:q}"
-        " --used {input.used:q} --images {input.images:q} --inputs {PROFILE.inputs:q} --device {DEVICE}"
-        " --threads {threads} {resources.execution} {params.part:q} --shards {params.shards:q} --kept {params.kept:q}"
-        " --out {params.out:q}"
+        "{DETECTOR_RECAP} --log-file {log:q} features extract --spec {params.spec.file:q}"
+        " --corpus {input.corpus:q} --used {input.used:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads} {resources.execution}"
+        " {params.part:q} --shards {params.shards:q} --kept {params.kept:q} --out {params.out:q}"
 
 
 if PARTS > 1:
@@ -254,5 +265,5 @@ if PARTS > 1:
         params:
             **SURVIVES,
         shell:
-            "{RECAP} --log-file {log:q} features merge {input:q} --shards {params.shards:q} --kept {params.kept:q}"
-            " --out {output:q}"
+            "{RECAP} --log-file {log:q} features merge {input:q} --shards {params.shards:q}"
+            " --kept {params.kept:q} --out {output:q}"

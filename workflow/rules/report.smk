@@ -1,4 +1,4 @@
-"""What a reader sees beside tables: sample captions, figures, the report's page, and the lists of runs in MLflow."""
+"""What a reader sees beside tables: samples, figures, the report, and runs in MLflow."""
 
 from recap.plan.jobs import curve_runs
 from recap.plan.run import baseline, row_runs
@@ -36,12 +36,12 @@ def sample_dataset(w):
 
 
 def constant(value):
-    """Return a parameter that Snakemake takes as it is; in plain texts it would look for wildcards."""
+    """Return a parameter that Snakemake takes as it is, without a look for wildcards."""
     return lambda w: value
 
 
 def model_figure_code(figure):
-    """Return the digest of the job that draws a figure: with the models that it draws, and no others."""
+    """Return the digest of the job that draws a figure, with the models that it draws."""
     kinds = {
         PLAN.get("models", run.model).kind for run in figure.runs if figure.settings.needs_models
     }
@@ -65,9 +65,10 @@ rule samples:
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.tables.samples:write_samples --spec {params.spec.file:q}"
-        " --name {wildcards.table:q} --corpus-path {input.corpus:q} --image-roots {input.images:q}"
-        " --scores-root {params.scores:q} --out {params.out:q} --count {params.number}"
+        "{RECAP} --log-file {log:q} run-step recap.tables.samples:write_samples"
+        " --spec {params.spec.file:q} --name {wildcards.table:q} --corpus-path {input.corpus:q}"
+        " --image-roots {input.images:q} --scores-root {params.scores:q} --out {params.out:q}"
+        " --count {params.number}"
 
 
 for figure in PLAN.model_figures:
@@ -99,10 +100,11 @@ for figure in PLAN.model_figures:
             out=f"{FIGURES}/{figure.begin}",
             code=model_figure_code(figure),
         shell:
-            "{RECAP} --log-file {log:q} report figure --spec {params.spec.file:q} --corpus {input.corpus:q}"
-            " --vocabulary {input.vocabulary:q} {params.features} {input.features:q} {params.images} {input.images:q}"
-            " --texts {input.texts:q} --runs {params.runs:q} --labels {params.labels:q} --heading {params.heading:q}"
-            " --out {params.out:q}"
+            "{RECAP} --log-file {log:q} report figure --spec {params.spec.file:q}"
+            " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+            " {params.features} {input.features:q} {params.images} {input.images:q}"
+            " --texts {input.texts:q} --runs {params.runs:q} --labels {params.labels:q}"
+            " --heading {params.heading:q} --out {params.out:q}"
 
 
 rule sweep:
@@ -122,8 +124,9 @@ rule sweep:
         code=code_digest("recap.report.figures"),
         statistics=f"{R}/statistics",
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_sweep --spec {params.spec.file:q}"
-        " --statistics {params.statistics:q} --out {output.csv:q} --png {output.png:q}"
+        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_sweep"
+        " --spec {params.spec.file:q} --statistics {params.statistics:q} --out {output.csv:q}"
+        " --png {output.png:q}"
 
 
 rule summary:
@@ -138,8 +141,8 @@ rule summary:
         code=code_digest("recap.report.figures:write_summary"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_summary --spec {params.spec.file:q}"
-        " --scores {params.scores:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_summary"
+        " --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
 
 
 rule curves:
@@ -154,12 +157,14 @@ rule curves:
         code=code_digest("recap.report.figures:write_curves"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_curves --spec {params.spec.file:q}"
-        " --runs {params.runs:q} --out {output.csv:q} --figure {output.png:q}"
+        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_curves"
+        " --spec {params.spec.file:q} --runs {params.runs:q} --out {output.csv:q}"
+        " --figure {output.png:q}"
 
 
-# `recap report make` makes it at any other time, too. Its PDF is no output: that is made where LaTeX is installed, and
-# a machine without it has nothing to do. The profile is without how jobs are computed here.
+# `recap report make` makes it at any other time, too. Its PDF is no output: that is made where
+# LaTeX is installed, and a machine without it has nothing to do. The profile is without how jobs
+# are computed here.
 rule report_page:
     input:
         reader_files(),
@@ -182,7 +187,8 @@ rule report_page:
         " --inputs {PROFILE.inputs:q} > /dev/null"
 
 
-# MLflow is a view of what the jobs wrote, which may be deleted at any time and is made again from the results.
+# MLflow is a view of what the jobs wrote,
+# which may be deleted at any time and is made again from the results.
 rule track_init:
     """Prepare the store once: processes that meet in a fresh one break it for good."""
     output:
@@ -190,7 +196,8 @@ rule track_init:
     log:
         f"{LOGS}/track_init.log",
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.share.tracking_store:init_store --store {STORE:q}"
+        "{RECAP} --log-file {log:q} run-step recap.share.tracking_store:init_store"
+        " --store {STORE:q}"
 
 
 rule publish:
@@ -207,5 +214,6 @@ rule publish:
         code=code_digest("recap.share.tracking_store"),
         results=R,
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.share.tracking_store:publish --profile {PROFILE.name:q}"
-        " --results {params.results:q} --store {STORE:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.share.tracking_store:publish"
+        " --profile {PROFILE.name:q} --results {params.results:q} --store {STORE:q}"
+        " --out {output:q}"

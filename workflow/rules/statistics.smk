@@ -1,4 +1,4 @@
-"""Tables: tests and intervals from the per-image and per-run scores of their rows, in all forms that a reader takes."""
+"""Tables: tests and intervals from the scores of their rows, in all formats."""
 
 from recap.plan.jobs import selection_files, selection_spec, table_spec, training_files, trainings
 from recap.statistics.scores import ANSWER, sent_captions
@@ -43,7 +43,7 @@ def table_scores(w):
 
 
 def compared_spec(w):
-    """Return a table with its seeds, and the trainings and the server's answers behind its columns."""
+    """Return a table with its seeds, and the trainings and server's answers behind it."""
     name = TABLE_IDS[w.table]
     folders = {
         run: [f"{R}/runs/{path}" for path in paths] for run, paths in trainings(PLAN, name).items()
@@ -72,8 +72,8 @@ rule select:
         code=code_digest("recap.statistics.compare:write_selections"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.statistics.compare:write_selections --spec {params.spec.file:q}"
-        " --runs {params.runs:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.statistics.compare:write_selections"
+        " --spec {params.spec.file:q} --runs {params.runs:q} --out {output:q}"
 
 
 rule statistics:
@@ -92,9 +92,9 @@ rule statistics:
         scores=f"{R}/scores",
         selection=lambda w: "--selection" if w.table in CHOOSING else "",
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.statistics.compare:compare_table --spec {params.spec.file:q}"
-        " --name {wildcards.table:q} --scores-root {params.scores:q} {params.selection} {input.selection:q}"
-        " --statistics-out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.statistics.compare:compare_table"
+        " --spec {params.spec.file:q} --name {wildcards.table:q} --scores-root {params.scores:q}"
+        " {params.selection} {input.selection:q} --statistics-out {output:q}"
 
 
 rule table:

@@ -37,7 +37,7 @@ def study_spec(w):
 
 
 def study_responses(w):
-    """Return the files of the responses to a study: those that people gave, or one of simulated raters."""
+    """Return the files of the responses to a study, of people or of simulated raters."""
     responses = STUDIES[w.study].responses
     if responses == SIMULATED:
         return [f"{REPORTS}/studies/{w.study}/simulated.json"]
@@ -45,8 +45,8 @@ def study_responses(w):
     files = sorted(str(file) for file in Path(folder).glob("*") if file.suffix in RESPONSE_FILES)
     if not files:
         refuse(
-            f"{folder}: no responses to study {w.study}; put them there, or leave `responses` out of the study's file "
-            "to make the forms alone"
+            f"{folder}: no responses to study {w.study}; put them there, "
+            "or leave `responses` out of the study's file to make the forms alone"
         )
     return files
 
@@ -76,8 +76,9 @@ rule study_sheets:
         form=[sha256_file(part) for part in FORM_PARTS],
         out=subpath(output[0], parent=True),
     shell:
-        "{RECAP} --log-file {log:q} study sheets --spec {params.spec.file:q} --captions {params.captions:q}"
-        " --corpus {input.corpus:q} --images {input.images:q} --out {params.out:q}"
+        "{RECAP} --log-file {log:q} study sheets --spec {params.spec.file:q}"
+        " --captions {params.captions:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --out {params.out:q}"
 
 
 rule study_simulate:
@@ -104,8 +105,8 @@ rule study_import:
     params:
         code=code_digest("recap.studies.responses"),
     shell:
-        "{RECAP} --log-file {log:q} study import --sheets {input.sheets:q} --responses {input.responses:q}"
-        " --out {output:q}"
+        "{RECAP} --log-file {log:q} study import --sheets {input.sheets:q}"
+        " --responses {input.responses:q} --out {output:q}"
 
 
 rule study_analysis:
@@ -121,5 +122,5 @@ rule study_analysis:
         code=table_code("recap.studies.tables", "recap.studies.analysis"),
         out=subpath(output.tex, parent=True),
     shell:
-        "{RECAP} --log-file {log:q} study analyse --sheets {input.sheets:q} --responses {input.responses:q}"
-        " --statistics {output.statistics:q} --out {params.out:q}"
+        "{RECAP} --log-file {log:q} study analyse --sheets {input.sheets:q}"
+        " --responses {input.responses:q} --statistics {output.statistics:q} --out {params.out:q}"

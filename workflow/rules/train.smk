@@ -1,4 +1,4 @@
-"""Training: cross-entropy, then self-critical from its best weights; and language models on texts without pictures."""
+"""Training: cross-entropy, self-critical from its best weights, and language models on texts."""
 
 from recap.plan.costs import UNKNOWN
 from recap.plan.paths import RUN_FILES
@@ -26,18 +26,19 @@ def stage_outputs(stage):
 
 
 def threads_of(w):
-    """Return the CPU threads of all processes of a training; `recap train` starts them by torchrun."""
+    """Return the CPU threads of all processes of a training, which torchrun starts."""
     return PLAN.recipe(w.recipe).processes * execution(PLAN, w.recipe).threads
 
 
 def on_several(value):
-    """Return the function that gives a resource of trainings on several nodes; others do not have it."""
+    """Return the function that gives a resource of trainings on several nodes alone."""
     return lambda w: value(w, nodes(PLAN, w.recipe)) if nodes(PLAN, w.recipe) > 1 else None
 
 
 def stage_resources(stage):
     """Return the resources of a stage: limits, a GPU for each process, and nodes."""
-    # For Slurm: `recap train` starts a torchrun on each node by srun, so the job itself begins outside of it (mpi).
+    # For Slurm: `recap train` starts a torchrun on each node
+    # by srun, so the job itself begins outside of it (mpi).
     return {
         **limits(lambda w: NEEDS.training(run_named(w, stage=stage))),
         **STOPPED_BEFORE_LIMIT,
@@ -56,7 +57,8 @@ def stage_params(stage):
             run_spec(PLAN, run_named(w, stage=stage)).model_dump(mode="json")
         ),
         "code": lambda w: job_code(TRAINING, PLAN.get("models", w.model).kind),
-        # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
+        # The full state survives a killed job, which declared outputs would not:
+        # the same command resumes from it.
         "state": f"{WORK}/{RUN}/{stage}",
     }
 
@@ -81,9 +83,9 @@ rule language_model:
         code=code_digest("recap.training.language_model"),
         state=f"{WORK}/language_models/{{dataset}}/{{language_model}}",
     shell:
-        "{RECAP} --log-file {log:q} pretrain-lm --spec {params.spec.file:q} --corpus {input.corpus:q}"
-        " --vocabulary {input.vocabulary:q} --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads}"
-        " --state {params.state:q} --out {output.weights:q}"
+        "{RECAP} --log-file {log:q} pretrain-lm --spec {params.spec.file:q}"
+        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q} --inputs {PROFILE.inputs:q}"
+        " --device {DEVICE} --threads {threads} --state {params.state:q} --out {output.weights:q}"
 
 
 rule train_xe:
@@ -105,8 +107,8 @@ rule train_xe:
     shell:
         "{RECAP} --log-file {log:q} train --spec {params.spec.file:q}"
         " --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml --corpus {input.corpus:q}"
-        " --vocabulary {input.vocabulary:q} --subset {input.subset:q} --features {input.features:q} {params.weights:q}"
-        " --state {params.state:q} --out {params.out:q}"
+        " --vocabulary {input.vocabulary:q} --subset {input.subset:q} --features {input.features:q}"
+        " {params.weights:q} --state {params.state:q} --out {params.out:q}"
 
 
 rule train_scst:

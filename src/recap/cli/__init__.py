@@ -45,8 +45,8 @@ COMMANDS = (
 def main(argv: list[str] | None = None) -> None:
     """Run one command; an error a user can act on becomes one sentence and exit status 2."""
     with one_sentence():
-        # Pillow's warnings (of large pictures, of damaged EXIF data) name no file; what is refused
-        # is refused by name.
+        # Pillow's warnings (of large pictures, of damaged EXIF data) name no file;
+        # what is refused is refused by name.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         arguments = build_parser().parse_args(argv)
         configure(arguments.log_level, arguments.log_file)

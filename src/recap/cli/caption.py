@@ -1,5 +1,5 @@
-"""``recap caption``, ``score``, ``scores`` and ``export``: captions for photos, scored, and in the
-forms of others."""
+"""``recap caption``, ``score``, ``scores`` and ``export``:
+captions for photos, scored, and in the forms of others."""
 
 import sys
 import time
@@ -27,8 +27,7 @@ CORPUS = (
 FIRST = "the first row: a published run (.jsonl.gz), or the folder of a run or of scores"
 CAPTIONS = (
     "one caption per image: COCO's results form, JSON lines, {id: caption}, or CSV with the "
-    "columns image_id "
-    "(or file) and caption"
+    "columns image_id (or file) and caption"
 )
 
 Run = Annotated[Path, "folder of a run, or one above several runs", "RUN"]
@@ -53,7 +52,7 @@ _FAILED = 1  # status where photos have no caption; those that have one are writ
     "recap caption photo.jpg --run results/demo --sample 5 --temperature 0.8 --seed 1",
     "recap caption --together front.png side.png --run results/iu_xray",
 )
-def caption(
+def caption(  # noqa: C901
     photos: Annotated[
         Sequence[str],
         "pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for "
@@ -121,8 +120,7 @@ def caption(
     if views != captioner.views:
         log.warning(
             f"the run was trained with {captioner.views} pictures an example, and is given "
-            f"{views}; "
-            "--together takes the photos as views of one"
+            f"{views}; --together takes the photos as views of one"
         )
     results: Iterable[PhotoCaptions | FailedPhoto]
     results = captioner.stream(
@@ -134,9 +132,8 @@ def caption(
         seed=seed,
         batch_size=batch_size,
     )
-    if (
-        out is not None or not sys.stdout.isatty()
-    ):  # else the captions themselves show how far it is
+    # else the captions themselves show how far it is
+    if out is not None or not sys.stdout.isatty():
         results = progress(results, name="captions", unit="photos", total=len(examples))
     failed: list[FailedPhoto] = []
     lines = FORMATS[format](_captioned(results, failed))
@@ -170,8 +167,9 @@ def _captioned(
 
 @EXPORT.command(
     """
-        recap export captions --spec '{"evaluation": {"beam": 3}}' --part test2014 --corpus corpus.parquet \\
-          --vocabulary vocabulary.json --features features.h5 --model seed-1/scst seed-2/scst --out captions.json
+        recap export captions --spec '{"evaluation": {"beam": 3}}' --part test2014 \\
+          --corpus corpus.parquet --vocabulary vocabulary.json --features features.h5 \\
+          --model seed-1/scst seed-2/scst --out captions.json
     """,
     spec="recipes:EvaluationSpec",
 )

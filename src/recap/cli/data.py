@@ -135,7 +135,10 @@ def corpus(
 
 
 @DATA.command(
-    """recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' --out vocabulary.json""",
+    """
+        recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' \\
+          --out vocabulary.json
+    """,
     spec="datasets:VocabularyConfig",
 )
 def vocabulary(
@@ -180,8 +183,8 @@ def wanted(
     tsv: Annotated[Path, "one caption TAB url a line"],
     out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:
-    """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download
-    --only`."""
+    """List the rows of a TSV of web pictures that some subsets need,
+    for `conceptual-download --only`."""
     from recap.data.datasets.conceptual import read_tsv
     from recap.data.subsets import WebDraws, write_wanted
     from recap.settings.params import validate

@@ -1,5 +1,5 @@
-"""The tools that recap can use, or that a plan needs: each with its version, what is lost without
-it, how to get it."""
+"""The tools that recap can use, or that a plan needs:
+each with its version, what is lost without it, how to get it."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ def examine(folder: Path, names: Collection[str] | None = None) -> list[Tool]:
 
 
 def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, str]]:
-    """Yield the name of everything, what finds its version, what is lost without it and how to get
-    it."""
+    """Yield of each tool: name, what finds its version, what is lost without it, how to get it."""
     gpus = ""
     without = "trainings and extractors run on CPU cores: miniatures only, no paper's own scale"
     get = "a machine with an NVIDIA GPU and a CUDA build of torch"
@@ -153,8 +152,7 @@ def _installed(name: str) -> str | None:
 
 
 def version_of(program: str | Path | None, option: str = "--version") -> str | None:
-    """Return the first line that a program says of its version, or nothing where it cannot be
-    run."""
+    """Return the first line of a program about its version, or nothing where it cannot be run."""
     try:
         done = subprocess.run(
             [program or "", option], capture_output=True, text=True, timeout=_SECONDS, check=True

@@ -1,5 +1,5 @@
-"""How a command ends: in one sentence where the user can do something about it, else in a
-traceback, which is a bug."""
+"""How a command ends: in one sentence where the user can do something about it,
+else in a traceback, which is a bug."""
 
 import errno
 import io
@@ -15,12 +15,10 @@ from recap.core.process import out_of_memory
 
 _FULL_MEMORY = (
     "the memory is full, or a file from outside needs more than it gets; close other programs, "
-    "raise `ulimit -v`, or "
-    "take a smaller batch or a right file"
+    "raise `ulimit -v`, or take a smaller batch or a right file"
 )
-_UNMAPPED = (
-    "failed to map segment"  # how the dynamic linker says that a library does not fit into memory
-)
+# how the dynamic linker says that a library does not fit into memory
+_UNMAPPED = "failed to map segment"
 
 
 @contextmanager
@@ -47,9 +45,8 @@ def one_sentence() -> Iterator[None]:
         if sentence is None:
             bug = f"{type(error).__name__}: {error} (a bug of recap: see the traceback above)"
             record_failure(bug)
-            log.error(
-                bug, exc_info=True, extra=FILE_ONLY
-            )  # Python prints the traceback on the terminal
+            # Python prints the traceback on the terminal
+            log.error(bug, exc_info=True, extra=FILE_ONLY)
             raise
         record_failure(sentence)
         log.error(f"recap: {sentence}")

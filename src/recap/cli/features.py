@@ -25,8 +25,10 @@ NAMES = "names are those of pictures, or image ids (told by both)"
 
 @FEATURES.command(
     """
-        recap features extract --spec '{"kind": "grid", "backbone": "mobilenetv2_100", "weights": "pretrained"}' \\
-          --corpus corpus.parquet --images photos.zip --inputs resources --shards work/shards --out features.h5
+        recap features extract \\
+          --spec '{"kind": "grid", "backbone": "mobilenetv2_100", "weights": "pretrained"}' \\
+          --corpus corpus.parquet --images photos.zip --inputs resources \\
+          --shards work/shards --out features.h5
     """,
     spec="features:Features",
 )

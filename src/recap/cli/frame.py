@@ -1,5 +1,5 @@
-"""The frame of all commands: a command is a function, its parameters are its options, its docstring
-is its purpose.
+"""The frame of all commands: a command is a function,
+its parameters are its options, its docstring is its purpose.
 
 An option is what ``Annotated`` says beside the type: its help; the word for its value, if that is
 not PATH, N or NAME; a `Section`; for what is rare, a dictionary of what argparse takes and of
@@ -34,11 +34,10 @@ class Command:
     function: Callable[..., None]
     name: str
     examples: Sequence[str] = ()
-    spec: str | None = (
-        None  # ``module:Class`` of recap.settings that checks --spec, and whose keys the page lists
-    )
-    # ``module:function`` that gets the options by their names; a text or a path that it returns is
-    # printed
+    # ``module:Class`` of recap.settings that checks --spec, and whose keys the page lists
+    spec: str | None = None
+    # ``module:function`` that gets the options by their names;
+    # a text or a path that it returns is printed
     calls: str | None = None
     hidden: bool = False  # on no help page: for rules of the workflow alone
 
@@ -131,9 +130,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter)
         self.spec_keys: str | None = None
-        self.commands: dict[
-            str, Parser
-        ] = {}  # those below it that are on its help page, in its order
+        # those below it that are on its help page, in its order
+        self.commands: dict[str, Parser] = {}
 
     def add_commands(self, commands: Iterable[Command | Group]) -> None:
         """Let commands follow; without one, this parser prints its help."""
@@ -149,8 +147,8 @@ class Parser(argparse.ArgumentParser):
         self.set_defaults(function=lambda _: self.print_help())
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuse a misspelt option first: it also leaves its right form missing, which argparse
-        would say instead."""
+        """Refuse a misspelt option first:
+        it also leaves its right form missing, which argparse would say instead."""
         options = re.findall(r"--[\w-]+", self.format_usage()) + ["--help"]
         names = [word.partition("=")[0] for word in (sys.argv[1:] if args is None else args)]
         if any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
@@ -179,8 +177,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` says more)\n")
 
     def format_help(self) -> str:
-        """Return the help page; below it the keys of ``--spec``, from the class that checks
-        them."""
+        """Return the help page; below it the keys of ``--spec``, from the class that checks it."""
         page = super().format_help()
         if self.spec_keys is None:
             return page
@@ -192,8 +189,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def checked(value: dict[str, Any], spec: str) -> Any:
-    """Return a JSON object as the ``module:Class`` of ``recap.settings`` that ``spec`` is, or
-    refuse it by its key."""
+    """Return a JSON object as the ``module:Class``
+    of ``recap.settings`` that ``spec`` is, or refuse it by its key."""
     from recap.settings.kinds import resolve
     from recap.settings.params import validate
 
@@ -201,8 +198,8 @@ def checked(value: dict[str, Any], spec: str) -> Any:
 
 
 def argument(parameter: inspect.Parameter) -> tuple[Section | None, str, dict[str, Any]]:
-    """Return the section of an option, its word, and what `argparse.ArgumentParser.add_argument`
-    takes for it."""
+    """Return the section of an option, its word,
+    and what `argparse.ArgumentParser.add_argument` takes for it."""
     annotated = get_origin(parameter.annotation) is Annotated
     kind, *notes = get_args(parameter.annotation) if annotated else [parameter.annotation]
     section = next((each for each in notes if isinstance(each, Section)), None)
@@ -217,10 +214,8 @@ def argument(parameter: inspect.Parameter) -> tuple[Section | None, str, dict[st
     several = get_origin(kind) is Sequence
     if several:
         (kind,) = get_args(kind)
-    positional, required = (
-        parameter.kind is not parameter.KEYWORD_ONLY,
-        parameter.default is parameter.empty,
-    )
+    positional = parameter.kind is not parameter.KEYWORD_ONLY
+    required = parameter.default is parameter.empty
     options: dict[str, Any] = {"action": "store_true"}
     if kind is not bool:
         left_out = positional and not required

@@ -32,8 +32,7 @@ class Section:
 
 
 def mapping(text: str) -> dict[str, Any]:
-    """Return the JSON object of a file, of standard input (``-``), or of the words themselves
-    (``{...}``)."""
+    """Return the JSON object of a file, of standard input (``-``), or of the text (``{...}``)."""
     try:
         if not text.lstrip().startswith(("{", "[")):
             text = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8")
@@ -52,6 +51,7 @@ def mapping(text: str) -> dict[str, Any]:
     return value
 
 
+# by the parameter's name
 HELP = {
     "corpus": "corpus.parquet of the data set",
     "vocabulary": "vocabulary.json of the data set",
@@ -70,12 +70,11 @@ HELP = {
     "profile": "name of a paper or profile (demo), or the YAML of a profile",
     "scale": "a scale of the profile (default: `paper`, or its first)",
     "results": "folder of the profiles (results)",
-}  # by the parameter's name
+}
 EXECUTION = (
     "YAML with device, threads, compile, activation_checkpointing, features_in_memory, "
-    "checkpoint_minutes, "
-    "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, "
-    "one thread)"
+    "checkpoint_minutes, keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU "
+    "if there is one, one thread)"
 )
 SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
 SHARED: dict[str, dict[str, Any]] = {

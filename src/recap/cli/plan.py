@@ -123,9 +123,8 @@ def rehearse(
     from recap.settings.kinds import resolve
 
     workflow = snakefile("a rehearsal")
-    sys.path.append(
-        str(workflow.parent / "tests")
-    )  # the miniatures are test data, not part of the package
+    # the miniatures are test data, not part of the package
+    sys.path.append(str(workflow.parent / "tests"))
     rehearsed = resolve("rehearsal.rehearse:rehearsed")
     folder = folder or Path(mkdtemp(prefix=f"recap-{paper}-"))
     text = rehearsed(

@@ -1,5 +1,4 @@
-"""Finished results in the terminal: ``recap report``, ``runs``, ``tables``, ``track`` and
-``artifacts``."""
+"""Finished results: ``recap report``, ``runs``, ``tables``, ``track`` and ``artifacts``."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -182,8 +181,8 @@ def check_published(
     into: Annotated[Path, PAGES] = RESULT_PAGES,
     params: Path = PARAMS,
 ) -> None:
-    """Check published captions and scores, and make all pages again; fail where one is not what it
-    was.
+    """Check published captions and scores, and make all pages again;
+    fail where one is not what it was.
 
     With the data sets, captions are scored again by all of COCO's metrics. Without them, the
     published scores are used.
@@ -248,8 +247,7 @@ def show_report(
 
 
 def _tables(folder: Path) -> list[Path]:
-    """Return the tables in the folder of a profile's reports, each with the captions of its
-    samples."""
+    """Return the tables in a profile's folder of reports, each with the captions of its samples."""
     tables = sorted(
         path for path in folder.glob("tables/*.md") if path.suffixes != [".paper", ".md"]
     )
@@ -297,8 +295,8 @@ def gallery(
     results: Path = RESULTS,
     out: Annotated[Path, "the page (HTML)"],
 ) -> None:
-    """A page with every run's caption of test images, beside photo and references, filtered by
-    difference."""
+    """A page with every run's caption of test images,
+    beside photo and references, filtered by difference."""
     from recap.report.pictures import write_gallery
     from recap.settings.datasets import PICTURES
     from recap.share.tracking_records import find_run, finished_runs

@@ -36,8 +36,8 @@ def run_step(
     target: Annotated[str, "the function", {"choices": TARGETS}],
     words: Annotated[Sequence[str], "its arguments as options", {"nargs": argparse.REMAINDER}],
 ) -> None:
-    """Call a function; each option is an argument, and --spec an object: the argument `spec`, or
-    several by name."""
+    """Call a function; each option is an argument, and --spec an object:
+    the argument `spec`, or several by name."""
     from recap.settings.kinds import resolve
     from recap.settings.params import validate
 
@@ -74,8 +74,7 @@ def claims(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
 
 
 def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:
-    """Write a table: in full (tex, csv, html, md), and with one line per row (paper.tex, .csv,
-    .html, .md)."""
+    """Write a table: in full (tex, csv, html, md), and a line per row (paper.tex, ...)."""
     from recap.core.documents import read_json
     from recap.tables.formats import write_table
 

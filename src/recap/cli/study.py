@@ -39,7 +39,8 @@ CAPTIONS = "captions of the test split of each setup and system that is a model"
 
 @STUDY.command(
     """
-        recap study sheets --study recap/preference --corpus corpus.parquet --images photos.zip --out study \\
+        recap study sheets --study recap/preference --corpus corpus.parquet \\
+          --images photos.zip --out study \\
           --captions demo/transformer=a/captions.test.json demo/wide=b/captions.test.json
     """,
     name="sheets",
@@ -130,8 +131,8 @@ def import_(
 
 @STUDY.command(
     """
-        recap study analyse --sheets study/sheets.json --responses responses.json --statistics study.json \\
-          --name preference --out tables
+        recap study analyse --sheets study/sheets.json --responses responses.json \\
+          --statistics study.json --name preference --out tables
     """,
     calls="recap.studies.tables:analyse_study",
 )

@@ -29,10 +29,8 @@ OF_ROW = Section(
 )
 CHANGES = (
     "another value, as xe.epochs=1, model.d_model=64, evaluation.beam=1, execution.threads=2; "
-    "repeat it. "
-    "execution.max_steps=N ends after N steps; execution.overfit_one_batch=true takes the first "
-    "batch at every "
-    "step: the loss must go to 0"
+    "repeat it. execution.max_steps=N ends after N steps; execution.overfit_one_batch=true takes "
+    "the first batch at every step: the loss must go to 0"
 )
 RELEASED_WORDS = (
     "its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in "
@@ -47,7 +45,8 @@ NEEDED = ("corpus", "vocabulary", "subset", "features", "state", "out")
 
 @command(
     """
-        recap train --row mine/t3/wide --scale scenes --set xe.schedule.warmup=20 --set execution.max_steps=10
+        recap train --row mine/t3/wide --scale scenes --set xe.schedule.warmup=20 \\
+          --set execution.max_steps=10
         recap train --row mine/t3/wide --scale scenes --set execution.overfit_one_batch=true
         recap train --spec spec.json --corpus corpus.parquet --vocabulary vocabulary.json \\
           --subset subset.json --features features.h5 --state work/run --out run
@@ -116,8 +115,8 @@ def train_row(
     out: Path | None,
     **config_of: Any,
 ) -> None:
-    """Train a row on files that Snakemake makes, and print some of its captions; ``config_of``:
-    profile, seed, ..."""
+    """Train a row on files that Snakemake makes,
+    and print some of its captions; ``config_of``: profile, seed, ..."""
     import yaml
 
     from recap.plan.outside import refuse_missing, requirements
@@ -129,9 +128,8 @@ def train_row(
     folder = out or chosen.folder
     model, paths = chosen.spec.model_settings, ProfilePaths(chosen.plan)
     inputs = paths.training_inputs(chosen.run, model)
-    if (
-        "WORLD_SIZE" not in os.environ
-    ):  # else this is one of several processes, and the first one had them made
+    # else this is one of several processes, and the first one had them made
+    if "WORLD_SIZE" not in os.environ:
         # Outside files of changed settings, too, which no plan of the workflow has.
         refuse_missing(requirements(paths, model if chosen.run.stage == "xe" else None), paths)
         workflow, configfile = snakefile("--row"), folder / "profile.yaml"
@@ -191,9 +189,8 @@ def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> l
 
     If it is cut short, return images of it.
     """
-    files["out"].parent.mkdir(
-        parents=True, exist_ok=True
-    )  # what cannot be made is heard of now, not after hours
+    # what cannot be made is heard of now, not after hours
+    files["out"].parent.mkdir(parents=True, exist_ok=True)
     become_processes(spec, execution)
     _label(execution, f"{row_setting(spec.model_dump())}/{spec.stage}")
     from recap.training.run import train as train_stage
@@ -203,8 +200,8 @@ def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> l
 
 @command(
     """
-        recap evaluate --spec '{"evaluation": {"beam": 5}}' --corpus corpus.parquet --vocabulary vocabulary.json \\
-          --features features.h5 --model run --out scores
+        recap evaluate --spec '{"evaluation": {"beam": 5}}' --corpus corpus.parquet \\
+          --vocabulary vocabulary.json --features features.h5 --model run --out scores
     """,
     spec="recipes:EvaluationSpec",
 )
@@ -235,8 +232,8 @@ def evaluate(
 
 
 def become_processes(spec: "RunSpec", execution: "ExecutionFile") -> None:
-    """Take the GPUs of a training; where its spec wants several processes, become the torchrun that
-    starts them.
+    """Take the GPUs of a training; where its spec wants several processes,
+    become the torchrun that starts them.
 
     In a Slurm job of several nodes it becomes the srun that starts a torchrun on each.
     """
@@ -260,8 +257,7 @@ def become_processes(spec: "RunSpec", execution: "ExecutionFile") -> None:
 
 
 def _several_nodes(nodes: int, threads: int) -> tuple[list[str], list[str]]:
-    """Return the srun that starts a command on every node, and where its torchruns meet: on this
-    node."""
+    """Return the srun that starts a command on every node and where its torchruns meet: here."""
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
@@ -284,8 +280,9 @@ def _label(execution: "ExecutionFile", series: str) -> None:
 
 @command(
     """
-        recap pretrain-lm --spec '{"texts": ["texts/captions.txt"], "epochs": 2}' --corpus corpus.parquet \\
-          --vocabulary vocabulary.json --inputs resources --state work/lm --out language_model.safetensors
+        recap pretrain-lm --spec '{"texts": ["texts/captions.txt"], "epochs": 2}' \\
+          --corpus corpus.parquet --vocabulary vocabulary.json --inputs resources \\
+          --state work/lm --out language_model.safetensors
     """,
     spec="models:LanguageModel",
     calls="recap.training.language_model:pretrain_language_model",

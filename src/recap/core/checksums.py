@@ -29,9 +29,8 @@ def record(*files: Path) -> None:
     folder, sums = files[0].parent, {file.name: sha256_file(file) for file in files}
     handle = os.open(folder, os.O_RDONLY)
     try:
-        try_lock(
-            handle, wait=True
-        )  # another job that lists its files in the same folder takes an instant
+        # another job that lists its files in the same folder takes an instant
+        try_lock(handle, wait=True)
         before = {
             name: digest for name, digest in recorded(folder).items() if (folder / name).exists()
         }

@@ -9,8 +9,8 @@ import torch
 from recap.core.errors import ConfigError, RecapError
 from recap.core.log import log
 
-# Names of `torch.cpu.get_capabilities`, of x86 and of ARM: instructions that multiply bfloat16
-# numbers.
+# Names of `torch.cpu.get_capabilities`, of x86 and of ARM:
+# instructions that multiply bfloat16 numbers.
 CPU_UNITS = ("amx_bf16", "avx512_bf16", "bf16")
 
 
@@ -27,18 +27,16 @@ def select_device(device: str) -> torch.device:
         reason = "sees no GPU" if torch.version.cuda else "is a build without CUDA"
         raise RecapError(
             f"device: 'cuda' is asked for, but torch {torch.__version__} {reason}; use 'auto' or "
-            "'cpu', or install "
-            "a CUDA build of torch on a machine with a GPU"
+            "'cpu', or install a CUDA build of torch on a machine with a GPU"
         )
     return torch.device("cpu")
 
 
 def prepare_gpu(*, tf32: bool) -> None:
-    """Have a GPU take sums in one order, where torch has such a form, and products of float32 in
-    TF32 or in full."""
-    os.environ.setdefault(
-        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-    )  # without it cuBLAS may take another order
+    """Have a GPU take sums in one order, where torch has such a form,
+    and products of float32 in TF32 or in full."""
+    # without it cuBLAS may take another order
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
     # Torch would fill memory that is not written yet with NaN, a pass over all of it.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
@@ -46,27 +44,24 @@ def prepare_gpu(*, tf32: bool) -> None:
 
 
 def half_precision(device: torch.device) -> torch.dtype:
-    """Return the type for automatic mixed precision on a device: bfloat16 where a GPU has it,
-    float32 on the CPU."""
+    """Return the type for automatic mixed precision on a device:
+    bfloat16 where a GPU has it, float32 on the CPU."""
     if device.type != "cuda":
         return torch.float32
     return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
 
 
 def mixed(kind: str, device: torch.device) -> torch.autocast:
-    """Return the context in which products are taken in 'bf16', or in which 'float32' is left as it
-    is."""
+    """Return the context in which products are taken in 'bf16'; 'float32' is left as it is."""
     return torch.autocast(device.type, torch.bfloat16, enabled=kind == "bf16")
 
 
 def precision_here(wanted: str, device: torch.device) -> str:
-    """Return 'float32' or 'bf16': what is wanted, and for 'auto' bf16 where the device has units
-    for it."""
+    """Return 'float32' or 'bf16'; for 'auto' bf16 where the device has units for it."""
     if wanted != "auto":
         return wanted
-    unit = bf16_unit(
-        device
-    )  # no clock decides: on one machine a training has the same bytes each time
+    # no clock decides: on one machine a training has the same bytes each time
+    unit = bf16_unit(device)
     log.info(
         "precision: "
         f"{'bf16, by ' + unit if unit else 'float32, as this processor has no units for bf16'}"

@@ -29,8 +29,7 @@ HINT = "if it is one of your own, name its module in RECAP_PLUGINS"
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write ``value`` as JSON with sorted keys, atomically, so that equal values give equal
-    bytes."""
+    """Write ``value`` as JSON with sorted keys, atomically; equal values give equal bytes."""
     write_text(
         path,
         json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n",
@@ -153,9 +152,8 @@ def first_problem(error: ValidationError, kind: Any) -> str:
         sentence = (
             f"unknown {field} {tag!r}; {nearest(tag, _QUOTED.findall(context['expected_tags']))}"
         )
-        sentence += (
-            "" if key else f" ({HINT})"
-        )  # the kind of the file itself, which a plug-in may bring
+        # the kind of the file itself, which a plug-in may bring
+        sentence += "" if key else f" ({HINT})"
     elif name == "literal_error":
         sentence = (
             f"there is no {value!r:.{_LONGEST}}; "
@@ -173,8 +171,8 @@ def first_problem(error: ValidationError, kind: Any) -> str:
 
 
 def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
-    """Return the keys of the file on the way to a location, and those that are known there, by the
-    JSON schema.
+    """Return the keys of the file on the way to a location,
+    and those that are known there, by the JSON schema.
 
     Unions put the chosen tag, or the class, into a location; neither is a key of the file.
     """
@@ -195,9 +193,8 @@ def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
             node = node.get("properties", {}).get(part) or node.get("items") or values
             options = [node, *node.get("anyOf", []), *node.get("oneOf", []), node.get("items", {})]
             names = [option["$ref"].rsplit("/", 1)[-1] for option in options if "$ref" in option]
-            if (
-                names and "discriminator" not in node
-            ):  # a union by kind stays whole, for its tag comes next
+            # a union by kind stays whole, for its tag comes next
+            if names and "discriminator" not in node:
                 node = definitions[names[0]]
         known = set(node.get("properties", {})) or known
     return keys, sorted(known)

@@ -1,5 +1,5 @@
-"""Errors a user can act on, one sentence with the file, key or id and what to do, and the words
-that sentences share.
+"""Errors a user can act on, one sentence with the file,
+key or id and what to do, and the words that sentences share.
 
 A class is the contract, a sentence is not: classes such as `DataError` say where it happened, those
 below them such as `MissingFile` what happened, so that callers need not read the sentence.
@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 _LISTED = 8  # likest names in one sentence
-_HEAD, _TAIL = (
-    400,
-    200,
-)  # characters of a sentence that a value of a file made longer: where it is, and what to do
+# Characters that stay of a sentence that a value of a file made longer.
+_HEAD = 400  # where it is
+_TAIL = 200  # what to do
 _LONGEST_VALUE = 60  # characters of a value in a difference
 _SAME = 20  # of them before two long values differ
 
@@ -45,8 +44,7 @@ class FeatureError(RecapError):
 
 
 class TrainingError(RecapError):
-    """Training cannot continue: no such device, a state of another run, numbers that are not
-    finite."""
+    """Training cannot continue: no such device, a state of another run, or no finite numbers."""
 
 
 class MetricError(RecapError):
@@ -84,16 +82,15 @@ class DamagedFile(RecapError):
 
 
 class DamagedData(DamagedFile, DataError):
-    """A file of captions, pictures, texts or responses cannot be read, or does not match its
-    hash."""
+    """A file of captions, pictures, texts or responses cannot be reador does not match its hash."""
 
 
 class DamagedFeatures(DamagedFile, FeatureError):
     """A feature store, a file of features or the weights of an extractor cannot be read."""
 
 
-# What a reader raises by its room: for a file that is not there, and for one whose content is
-# wrong.
+# What a reader raises by its room:
+# for a file that is not there, and for one whose content is wrong.
 OF_FILES: dict[type[RecapError], tuple[type[RecapError], type[RecapError]]] = {
     RecapError: (MissingFile, DamagedFile),
     ConfigError: (MissingSettings, ConfigError),
@@ -180,8 +177,7 @@ def differences(
 
 
 def _cut(text: str, start: int = 0) -> str:
-    """Return a text as it is, or the part of a long one from ``start`` on, with ``...`` for what is
-    left out."""
+    """Return a text, or of a long one the part from ``start`` on, with ``...`` for the rest."""
     if len(text) <= _LONGEST_VALUE:
         return text
     end = start + _LONGEST_VALUE

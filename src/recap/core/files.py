@@ -1,5 +1,4 @@
-"""Files: written whole or not at all, read at one boundary, held by one process at a time, cells of
-a CSV."""
+"""Files: whole or absent, read at one boundary, locked by one process; and cells of a CSV."""
 
 from __future__ import annotations
 
@@ -56,9 +55,8 @@ def reading(
             raise room(
                 f"{path}: cannot be read ({error.strerror}); name a file that you may read"
             ) from error
-        raise broken(
-            f"{path}: {first_line(error)}; {damaged}"
-        ) from error  # a library's own, such as Pillow's
+        # a library's own, such as Pillow's
+        raise broken(f"{path}: {first_line(error)}; {damaged}") from error
     except UnicodeDecodeError as error:
         raise broken(f"{path}: is no UTF-8 (byte {error.start}); {damaged}") from error
     except MemoryError as error:
@@ -99,8 +97,8 @@ def writing(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of ``path``; on success it is synced and renamed, on
-    failure removed.
+    """Yield a temporary path in the folder of ``path``;
+    on success it is synced and renamed, on failure removed.
 
     The temporary files of killed writes of the same file are removed first; that of a running one
     is kept.
@@ -132,14 +130,13 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path, names: str) -> None:
-    """Remove the temporary files of killed writes of files whose names match, and what a library
-    wrote beside them."""
+    """Remove the temporary files of killed writes of files whose names match,
+    and what a library wrote beside them."""
     temporary = re.compile(rf"(\.(?:{names})\.[a-z0-9_]{{8}}\.part)(?:-[a-z]+)?")
     entries = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 (names alone)
     parts = filter(None, map(temporary.fullmatch, entries))
-    for match in sorted(
-        parts, key=lambda match: -len(match[0])
-    ):  # a part goes after what was beside it
+    # a part goes after what was beside it
+    for match in sorted(parts, key=lambda match: -len(match[0])):
         # Another process may remove it at the same time; that of another user stays.
         with suppress(FileNotFoundError, PermissionError), (folder / match[1]).open("rb") as part:
             if try_lock(part.fileno()):
@@ -198,14 +195,13 @@ def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
 
 
 def no_formula(text: str) -> str:
-    """Return the text of a cell so that no spreadsheet takes it for a formula: after an apostrophe
-    where it would."""
+    """Return the text of a cell so that no spreadsheet takes it for a formula:
+    after an apostrophe where it would."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def cell(value: Any) -> str:
-    """Return a value for a CSV: empty for None, text that is no formula, numbers with all their
-    digits."""
+    """Return a value for a CSV: empty for None, no formulas, numbers with all their digits."""
     if value is None:
         return ""
     return no_formula(value) if isinstance(value, str) else repr(value)

@@ -1,5 +1,5 @@
-"""The logger ``recap``: plain lines on standard error, lines with times and levels in a file, and
-progress.
+"""The logger ``recap``: plain lines on standard error,
+lines with times and levels in a file, and progress.
 
 A library call logs and prints nothing by itself; the command line and the workflow call
 `configure`. Standard output stays the result of a command.
@@ -24,22 +24,19 @@ LEVELS = ("debug", "info", "warning", "error")
 VARIABLE = "RECAP_LOG"  # path of the log file, where --log-file does not name one
 FILE_FORMAT = "%(asctime)s %(levelname)-7s %(module)s: %(message)s"
 FILE_ONLY = {"file_only": True}  # as `extra`: the terminal gets this record in another way
-FAILURES_VARIABLE = (
-    "RECAP_FAILURES"  # set by the workflow for its jobs: the folder of the reasons why they failed
-)
+# set by the workflow for its jobs: the folder of the reasons why they failed
+FAILURES_VARIABLE = "RECAP_FAILURES"
 # What the workflow prints then; `recap artifacts push` looks for it.
 NOTHING_TO_DO = "Nothing to be done: all requested files are up to date."
 _FIRST_LINE, _SPACING = 10, 30  # seconds: of progress without a terminal
 
 log = logging.getLogger("recap")
-LABELS: dict[
-    str, str
-] = {}  # name of a run in its paths -> what messages call it until the next `configure`
+# name of a run in its paths -> what messages call it until the next `configure`
+LABELS: dict[str, str] = {}
 
 
 def configure(level: str = "info", file: Path | None = None) -> None:
-    """Let the logger ``recap`` write to standard error and, if one is named, to a file, in place of
-    earlier ones."""
+    """Let the logger ``recap`` write to standard error and to a file, if named, and nowhere else"""
     LABELS.clear()
     for handler in list(log.handlers):
         log.removeHandler(handler)
@@ -99,20 +96,17 @@ log.addFilter(_show_label)
 
 
 def in_workflow() -> bool:
-    """Return whether this process is a job of a workflow, and so shares the terminal with
-    others."""
+    """Return whether this process is a job of a workflow and so shares the terminal with others."""
     return FAILURES_VARIABLE in os.environ
 
 
 def failure_file(folder: Path, arguments: Sequence[str]) -> Path:
-    """Return the file for a command's failure, named by the arguments of ``recap``, which both
-    sides know."""
+    """Return the file for a command's failure, named by its arguments, which both sides know."""
     return folder / f"{value_hash(list(arguments))}.txt"
 
 
 def record_failure(reason: str) -> None:
-    """Write why this job of a workflow fails: the workflow prints it beside the job's name, and in
-    its summary."""
+    """Write why this job fails: the workflow prints it beside the job's name and in its summary."""
     if not in_workflow():
         return
     file = failure_file(Path(os.environ[FAILURES_VARIABLE]), sys.argv[1:])
@@ -127,8 +121,8 @@ def record_failure(reason: str) -> None:
 def progress(
     items: Iterable[Item], *, name: str, unit: str, total: int | None = None
 ) -> Iterable[Item]:
-    """Show a progress bar on a terminal, else a line now and then with what is done and how long
-    the rest will take.
+    """Show a progress bar on a terminal, else a line now
+    and then with what is done and how long the rest will take.
 
     Nothing is shown without a name: whoever works in small pieces shows the progress of the whole.
     """
@@ -138,8 +132,7 @@ def progress(
 
 
 def byte_bar(name: str, *, total: int | None) -> Any:
-    """Return a bar of bytes, or lines in its place, that is moved by ``update`` and ended by
-    ``close``."""
+    """Return a bar of bytes, or lines instead; ``update`` moves it and ``close`` ends it."""
     return _bar(None, name, total=total, unit="B", unit_scale=True, unit_divisor=1024)
 
 
@@ -174,8 +167,7 @@ class _Lines(TextIOBase):
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words of two units at most: ``45 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4
-    h``."""
+    """Return a time in at most two units: ``45 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
     whole = round(seconds)
     for unit, size, smaller, part in (
         ("d", 86400, "h", 3600),

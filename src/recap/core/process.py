@@ -25,9 +25,8 @@ from recap.core.log import log
 
 LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
 LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
-WORKFLOW_VARIABLE = (
-    "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
-)
+# process, machine and lock folder of the workflow that started a job
+WORKFLOW_VARIABLE = "RECAP_WORKFLOW"
 SHARED = "RECAP_JOBS_PER_GPU"  # how many of the workflow's jobs share a GPU
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _COPIES = 4  # of a checkpoint: as it is read, by our names, in our order, as it is written
@@ -35,8 +34,7 @@ _NO_GPU = ("", "-1", "NoDevFiles")  # what CUDA and batch systems say for "no GP
 
 
 class GracefulStop:
-    """Within this context, SIGTERM and SIGINT set `received`, at which a loop saves and leaves by
-    `exit`."""
+    """Within it, SIGTERM and SIGINT set `received`, and a loop then saves and calls `exit`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,9 +43,8 @@ class GracefulStop:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        if (
-            threading.current_thread() is threading.main_thread()
-        ):  # Python allows handlers only there
+        # Python allows handlers only there
+        if threading.current_thread() is threading.main_thread():
             self._before = {
                 number: signal.signal(number, self._handle)
                 for number in (signal.SIGTERM, signal.SIGINT)
@@ -66,8 +63,7 @@ class GracefulStop:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Run a part that a signal ends at once by SystemExit, also one that was received before
-        it."""
+        """Run a part that a signal ends at once by SystemExit, also one received before."""
         if self.received:
             raise SystemExit(128 + self.received)
         self._interrupts = True
@@ -78,9 +74,8 @@ class GracefulStop:
 
     def exit(self, message: str) -> SystemExit:
         """Log that the job was stopped, with ``message``, and return the exception to raise."""
-        number = (
-            self.received or signal.SIGTERM
-        )  # another process of the training may have received it
+        # another process of the training may have received it
+        number = self.received or signal.SIGTERM
         log.info(f"{self.name}: stopped by {signal.Signals(number).name}; {message}")
         return SystemExit(128 + number)
 
@@ -106,8 +101,7 @@ def lock_workflow(folder: Path) -> bool:
 
 
 def exit_without_workflow() -> None:
-    """End a job whose workflow was killed before the job's shell could ask to end with it
-    (`ending_with_us`)."""
+    """End a job whose workflow was killed before the shell could ask `ending_with_us`."""
     workflow = _workflow()
     if workflow is not None:
         try:
@@ -141,8 +135,8 @@ def devices() -> list[str]:
 
 
 def claim(device: str, number: int = 1) -> None:
-    """Take free places on GPUs until this job of a workflow ends, and let torch, not used yet, see
-    these GPUs alone."""
+    """Take free places on GPUs until this job of a workflow ends,
+    and let torch, not used yet, see these GPUs alone."""
     workflow, names = _workflow(), devices()
     if device == "cpu" or workflow is None or not names:
         return
@@ -150,10 +144,8 @@ def claim(device: str, number: int = 1) -> None:
         raise RecapError(
             f"{number} processes want a GPU each, but there are {len(names)}; set `processes` lower"
         )
-    waits, places = (
-        False,
-        names * int(os.environ.get(SHARED, "1")),
-    )  # the first of each GPU come first
+    waits = False
+    places = names * int(os.environ.get(SHARED, "1"))  # the first of each GPU come first
     files = [
         os.open(workflow[1] / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666)
         for index in range(len(places))
@@ -190,8 +182,8 @@ def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:
 
 @contextmanager
 def limited_memory(*weights: Path) -> Iterator[None]:
-    """Limit the memory to half of the machine's, and at least to 4 GiB beside what files of weights
-    need.
+    """Limit the memory to half of the machine's,
+    and at least to 4 GiB beside what files of weights need.
 
     RLIMIT_DATA leaves maps of large stores alone, which RLIMIT_AS would count. Child processes
     inherit it.

@@ -30,13 +30,12 @@ from recap.settings.models import LanguageModel, SceneTexts
 
 MAX_CHARACTERS = 10_000  # of one caption
 _CAPTIONS = ("generatedtext", "text", "pred")  # what else may hold a caption
-# What names an image, in small letters alone. `id` does where nothing else does: in COCO's files it
-# numbers captions.
+# What names an image, in small letters alone.
+# `id` does where nothing else does: in COCO's files it numbers captions.
 _KEYS = ("imageid", "imgid", "file", "filename", "image", "imagename", "imagefile", "imagepath")
 _FORMS = "COCO's results form, a JSON object per line, {id: caption}, or CSV"
-_WHOLE = re.compile(
-    r"(0|-?[1-9][0-9]*)(?:\.0+)?"
-)  # pandas writes 20.0 where an id of the column is missing
+# pandas writes 20.0 where an id of the column is missing
+_WHOLE = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?")
 _MARKS = re.compile(
     r"</?s>|<(?:bos|sos|eos|unk|pad|start|end)>|\[(?:CLS|SEP|UNK|PAD)\]|<\|\w+\|>", re.IGNORECASE
 )
@@ -76,8 +75,7 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
     if missing:
         raise DataError(
             f"{path}: no caption of image {missing[0]} ({len(missing):,} of {len(wanted):,} images "
-            "of the split "
-            f"{split!r} have none); scores of a part are not comparable, so add them"
+            f"of the split {split!r} have none); scores of a part are not comparable, so add them"
         )
     if len(captions) > len(wanted):
         log.info(
@@ -172,8 +170,7 @@ def _fields(entry: Iterable[tuple[str, Any]], where: str) -> dict[str, Any]:
 
 
 class _Images:
-    """What may name an image of a corpus: its id, and its pictures' names, also without folders and
-    extension."""
+    """What may name an image of a corpus: its id and its pictures' names, also their bare stems."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._dataset = corpus.dataset
@@ -198,8 +195,7 @@ class _Images:
         if not all(candidates):
             raise DataError(
                 f"{where}: {shown}: no such image in data set {self._dataset!r}; give its number "
-                "as image_id, or as "
-                f"file a name like {next(reversed(self._pictures), '')!r}"
+                f"as image_id, or as file a name like {next(reversed(self._pictures), '')!r}"
             )
         images = set.intersection(*candidates)
         if len(images) != 1:
@@ -221,8 +217,8 @@ class _Images:
 
 
 def filled_captions(ranked: Mapping[int, Sequence[str]], where: object) -> dict[int, str]:
-    """Return the best caption of each image that is not empty, which a server of captions refuses;
-    else a full stop.
+    """Return the best caption of each image that is not empty,
+    which a server of captions refuses; else a full stop.
 
     `ranked`: image id -> its captions, best first.
     """
@@ -279,7 +275,7 @@ def _of_scenes(spec: SceneTexts | None) -> Iterator[str]:
     for number, scene in enumerate(
         distinct_scenes(spec.count, spec.max_per_kind, spec.seed) if spec else ()
     ):
-        yield from describe(scene, random=generator(spec.seed, "captions", number))  # type: ignore[union-attr]
+        yield from describe(scene, random=generator(spec.seed, ("captions"), number))  # type: ignore[union-attr]
 
 
 def read_texts(path: Path) -> Iterator[str]:

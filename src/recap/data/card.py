@@ -35,16 +35,15 @@ class Split:
     sample: list[list[str]] = field(default_factory=list)
 
     def row(self) -> list[str]:
-        """Return the numbers of images and captions, and mean, standard deviation and percentiles
-        of the lengths."""
+        """Return the numbers of images and captions, and mean,
+        standard deviation and percentiles of the lengths."""
         lengths = np.array(self.lengths)
         percentiles = np.percentile(lengths, PERCENTILES, method="inverted_cdf").tolist()
         numbers = [f"{lengths.mean():.2f}", f"{lengths.std():.2f}", *map(str, percentiles)]
         return [f"{self.images:,}", f"{len(lengths):,}", *numbers]
 
     def unknown(self, train: Split, threshold: int) -> float:
-        """Return the share of the words that training captions hold fewer than ``threshold``
-        times."""
+        """Return the share of words that training captions hold fewer than ``threshold`` times."""
         rare = sum(count for word, count in self.words.items() if train.words[word] < threshold)
         return rare / max(1, self.words.total())
 
@@ -112,17 +111,16 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def check_overlap(*, corpus: Path, images: Sequence[Path] = ()) -> dict[str, int]:
-    """Return the number of images of each split, if no two splits share a file or (asked for) a
-    picture.
+    """Return the number of images of each split,
+    if no two splits share a file or (asked for) a picture.
 
     With folders or zips of ``images``, equal bytes under two names count as shared, too.
     """
     table = Corpus.read(corpus)
     source = ImageSource(images) if images else None
     split_of = dict(zip(table.image_id.tolist(), table.split.tolist(), strict=True))
-    first_with: dict[
-        object, tuple[str, str]
-    ] = {}  # a file, or the hash of a picture -> split and file
+    # a file, or the hash of a picture -> split and file
+    first_with: dict[object, tuple[str, str]] = {}
     shared: list[str] = []
     for image, file in progress(
         table.files().items(), name="pictures", unit="pictures", total=len(split_of)

@@ -1,5 +1,5 @@
-"""The corpus: one Parquet file per data set, one row per caption; later steps need nothing else of
-a data set.
+"""The corpus: one Parquet file per data set, one row per caption;
+later steps need nothing else of a data set.
 
 It is written and read row group by row group, so that millions of captions pass through little
 memory.
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
 CORPUS = "corpus.parquet"
 SPLITS = ("train", "val", "test")
-VIEWS = (
-    "|"  # parts the files of an example that is seen in several pictures: "frontal.png|lateral.png"
-)
+# parts the files of an example that is seen in several pictures: "frontal.png|lateral.png"
+VIEWS = "|"
 COLUMNS = ("image_id", "file", "split", "caption_id", "caption", "tokens")
 # Rows of a row group: what writer and reader hold at once (about 50 MB of Python objects).
 ROWS = 50_000
@@ -75,8 +74,8 @@ class DrawnFrom(NamedTuple):
 def build_corpus(
     *, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: Path, out: Path
 ) -> None:
-    """Write ``corpus.parquet`` of a data set, and the products of its kind (images.zip), into the
-    folder ``out``.
+    """Write ``corpus.parquet`` of a data set, and the products
+    of its kind (images.zip), into the folder ``out``.
 
     All files written are listed in the folder's `SHA256SUMS`. Paths in the spec are relative to
     ``inputs``.
@@ -103,8 +102,7 @@ def build_corpus(
 
 
 def warn_of_part(where: str | Path, count: int, whole: int, what: str) -> None:
-    """Say that published data are not whole: a part may be meant, and results from it are not the
-    published ones."""
+    """Warn that published data are a part, so that results are not the published ones."""
     if count < whole:
         log.warning(
             f"{where}: {count:,} {what} where {whole:,} are published; fetch it again, unless a "
@@ -157,18 +155,15 @@ def write_corpus(
                 if wrong is not None:
                     raise DataError(
                         f"{dataset}: image id {row.image_id}, caption id {row.caption_id}: "
-                        f"{wrong}; correct the "
-                        "annotations"
+                        f"{wrong}; correct the annotations"
                     )
                 last = row.caption_id
             columns = {name: [getattr(row, name) for row in group] for name in COLUMNS}
             images.append(np.array(columns["image_id"], np.int64))
             codes.append(np.array([SPLITS.index(split) for split in columns["split"]], np.int8))
             # A caption stays one line for the tokenizers behind, which read one a line.
-            raw, columns["caption"] = (
-                columns["caption"],
-                [one_line(text) for text in columns["caption"]],
-            )
+            raw = columns["caption"]
+            columns["caption"] = [one_line(text) for text in columns["caption"]]
             changed += sum(map(str.__ne__, raw, columns["caption"]))
             writer.write_table(
                 pa.table(list(columns.values()), schema=schema()), row_group_size=ROWS
@@ -187,8 +182,7 @@ def write_corpus(
 
 
 def _split_hash(images: np.ndarray, codes: np.ndarray, dataset: str) -> str:
-    """Return the ``value_hash`` of the sorted pairs of image and split, computed a piece at a
-    time."""
+    """Return the ``value_hash`` of the sorted pairs of image and split, a piece at a time."""
     if not len(images):
         raise DataError(f"{dataset}: no captions to write; correct the annotations")
     unique, first = np.unique(images, return_index=True)
@@ -233,8 +227,7 @@ class _About:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Corpus(_About):
-    """A verified corpus file: ids and splits in memory (17 bytes per row), texts read when they are
-    asked for."""
+    """A verified corpus file: ids and splits in memory (17 bytes per row), texts on disk."""
 
     path: Path
     image_id: np.ndarray  # of each row, int64 [rows]
@@ -266,8 +259,7 @@ class Corpus(_About):
         return np.asarray(SPLITS)[self.codes]
 
     def rows(self, split: str | None = None) -> np.ndarray:
-        """Return the row numbers of a split (all without one), int64, in the order of caption
-        ids."""
+        """Return the row numbers of a split (without one: all), int64, by caption id."""
         if split is None:
             return np.arange(len(self.image_id))
         if split not in SPLITS:
@@ -288,8 +280,7 @@ class Corpus(_About):
         return np.unique(self.image_id[self.rows(split)]).tolist()
 
     def captions(self, split: str | None = None) -> dict[int, list[str]]:
-        """Return the raw captions of each image of a split: image ids rising, captions by caption
-        id."""
+        """Return the raw captions of each image of a split: by image id, then by caption id."""
         rows = self.rows(split)
         captions: dict[int, list[str]] = {image: [] for image in self.image_ids(split)}
         for image, text in zip(
@@ -311,8 +302,8 @@ class Corpus(_About):
         return {image: file.split(VIEWS) for image, file in self.files().items()}
 
     def token_lists(self, split: str | None = None) -> Iterator[list[str]]:
-        """Yield the words of all captions of a split by caption id, in memory that does not grow
-        with their number."""
+        """Yield the words of all captions of a split by caption id,
+        in memory that does not grow with their number."""
         return self._values("tokens", self.rows(split))
 
     def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
@@ -335,8 +326,7 @@ class Corpus(_About):
         )
 
     def _values(self, name: str, rows: np.ndarray) -> Iterator[Any]:
-        """Yield the values of a column in rising rows as Python objects, those of a row group at a
-        time."""
+        """Yield the values of a column in rising rows as Python objects, a row group at a time."""
         for chunk in self._chunks(name, rows):
             yield from chunk.to_pylist()
 
@@ -356,8 +346,8 @@ class Corpus(_About):
 
 
 def pictures_of(corpus: Path, roots: Sequence[Path]) -> ImageSource:
-    """Return the pictures of a corpus in folders or zips, turned by their EXIF data where its data
-    set says so."""
+    """Return the pictures of a corpus in folders or zips,
+    turned by their EXIF data where its data set says so."""
     with _opened(corpus) as file:
         about = json.loads(file.metadata.metadata[b"recap"])
     return ImageSource(roots, upright=about.get("upright", False))

@@ -29,8 +29,8 @@ def cache_folder() -> Path:
 
 
 def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) -> Path:
-    """Return a corpus with the captions of a data set, without pictures where these are files of
-    others.
+    """Return a corpus with the captions of a data set,
+    without pictures where these are files of others.
 
     The first of these is taken: the corpus of a finished profile; the captions in ``inputs``; those
     in the user's cache; with ``fetch``, those at the known addresses.
@@ -74,14 +74,12 @@ def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) 
         remedy = "try --fetch again later" if fetch else "download them with --fetch"
     raise DataError(
         f"--dataset {dataset}: its captions ({files}) are neither in {inputs} nor in "
-        f"{cache_folder()}; give their "
-        f"folder with --inputs, or {remedy}"
+        f"{cache_folder()}; give their folder with --inputs, or {remedy}"
     )
 
 
 def _corpus(dataset: str, source: DatasetConfig, folder: Path) -> Path:
-    """Return the corpus of caption files, which stays in the user's cache as long as these files do
-    not change."""
+    """Return the corpus of caption files; the user's cache has it while these do not change."""
     states = [(folder / file).stat() for file in source.outside_files()]
     times = [[state.st_size, state.st_mtime_ns] for state in states]
     key = value_hash([source.model_dump(mode="json"), str(folder.resolve()), times])

@@ -27,8 +27,8 @@ VALIDATION = "validation"  # the unit of the draw of a validation split
 
 
 def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]:
-    """Return ids in the order in which they enter growing subsets: by the sha256 of who they are,
-    40 bytes an id."""
+    """Return ids in the order in which they enter growing subsets:
+    by the sha256 of who they are, 40 bytes an id."""
     numbers = np.unique(np.fromiter(ids, np.int64))
     start = hashlib.sha256(f"{dataset}/{unit}/{seed}/".encode())
     keys = np.empty((len(numbers), 4), ">u8")
@@ -41,16 +41,15 @@ def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]
 
 
 def subset_size(total: int, fraction: float) -> int:
-    """Return how many of ``total`` a fraction is, halves rounded up, exactly as the fraction is
-    written."""
+    """Return how many of ``total`` a fraction is, as it is written; halves are rounded up."""
     return int(Fraction(str(fraction)) * total + Fraction(1, 2))
 
 
 def draw_subset(
     *, corpus: Path, name: str, fraction: float, unit: str, seed: int, out: Path
 ) -> dict[str, Any]:
-    """Draw training captions and write their ids; smaller fractions of one (dataset, unit, seed)
-    are nested in larger.
+    """Draw training captions and write their ids;
+    smaller fractions of one (dataset, unit, seed) are nested in larger.
 
     The unit 'pair' draws single captions, 'image' images with all their captions; a fraction of 1
     is everything. The JSON has dataset, fraction, unit, seed, caption_ids, image_ids (both rising)
@@ -125,8 +124,7 @@ class WebDraws:
 
 
 def write_wanted(datasets: Mapping[str, WebDraws], *, rows: int, out: Path) -> None:
-    """Write the numbers of all rows of a list that draws of data sets ask for, from 0, one a line,
-    ascending."""
+    """Write the rows of a list that draws ask for: numbers from 0, one a line, ascending."""
     wanted = np.zeros(rows, bool)
     for name, web in datasets.items():
         lines = DrawnFrom(rows, web.held_out, web.seed, web.survival)
@@ -145,12 +143,11 @@ def _write_numbers(out: Path, numbers: np.ndarray) -> None:
     checksums.record(out)
 
 
-@lru_cache(
-    maxsize=2
-)  # the rows of the validation split, which every draw leaves out, and those of the last draw
+# the rows of the validation split, which every draw leaves out, and those of the last draw
+@lru_cache(maxsize=2)
 def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
-    """Return the rows that are asked for because of a draw, in its order; without one, those for
-    the validation split.
+    """Return the rows that are asked for because of a draw,
+    in its order; without one, those for the validation split.
 
     Rows that are asked for as validation rows are drawn by no training draw.
     """
@@ -162,16 +159,15 @@ def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
         if draw.fraction == 1:
             return order
     count = _size(lines, draw)
-    # Of so many rows, ``count`` survive but for bad luck: three standard deviations more than the
-    # mean.
+    # Of so many rows, ``count`` survive but for bad luck:
+    # three standard deviations more than the mean.
     return order[: math.ceil((count + 3 * math.sqrt(count)) / lines.survival)]
 
 
 def first_survivors(
     there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str
 ) -> list[int]:
-    """Return the rows of a draw (None: of the validation split): the first of its order that have a
-    picture."""
+    """Return the rows of a draw (None: validation): the first of its order with a picture."""
     order, present = asked(lines, draw, dataset=dataset), frozenset(there)
     count = _size(lines, draw)
     chosen = [row for row in order if row in present][:count]
@@ -183,9 +179,8 @@ def first_survivors(
         )
         raise DataError(
             f"{dataset}: {len(chosen)} of the {len(order)} rows that are asked for to draw {what} "
-            "have a picture, "
-            f"{count} are needed; lower `survival` of the data set and run again, which fetches "
-            "more"
+            f"have a picture, {count} are needed; lower `survival` of the data set and run "
+            "again, which fetches more"
         )
     return chosen
 

@@ -42,8 +42,7 @@ def tokenize(caption: str) -> list[str]:
 
 @cache
 def marks() -> str:
-    """Return the combining marks of all scripts, such as the vowels of Hindi, which belong to the
-    letter before."""
+    """Return the combining marks of all scripts, such as the vowels of Hindi."""
     characters = map(chr, range(0x300, 0x20000))
     return "".join(
         c
@@ -53,15 +52,13 @@ def marks() -> str:
 
 
 def clean_tokens(tokens: Sequence[str]) -> list[str]:
-    """Return tokens of a file in lower case, without white space, control characters or empty words
-    in them."""
+    """Return tokens of a file in lower case, without white space and control characters."""
     words = " ".join(tokens).lower().split()
     return [word for part in words for word in ([part] if part.isprintable() else tokenize(part))]
 
 
 def is_storable(text: str) -> bool:
-    """Say whether a text can be written as UTF-8: half of a surrogate pair, which JSON may hold,
-    cannot."""
+    """Say whether UTF-8 can hold a text: half of a surrogate pair, which JSON may have, not."""
     return _SURROGATE.search(text) is None
 
 
@@ -74,16 +71,16 @@ def one_line(caption: str) -> str:
 
 
 STOP = "."  # a word of a report: the end of a sentence
-# "1. Lungs clear. 2. ..." and "1) ...": numbers that count the sentences say nothing of the
-# picture.
+# "1. Lungs clear. 2. ..." and "1) ...": numbers that
+# count the sentences say nothing of the picture.
 _COUNTING = re.compile(r"(?:(?<=^)|(?<=[.:;?!]\s))\d{1,2}[.)]\s+(?=\D)")
 _END = re.compile(r"[.?!]+(?=\s|$)")
 _DECIMAL = re.compile(r"(\d+(?:\.\d+)+)")
 
 
 def tokenize_report(report: str) -> list[str]:
-    """Return the lower-case words of a report, with ``.`` as a separate word at the end of each
-    sentence.
+    """Return the lower-case words of a report,
+    with ``.`` as a separate word at the end of each sentence.
 
     Numbers that count sentences are dropped, decimal numbers stay whole (``2.5``), all other
     punctuation parts words and vanishes, and the collection's ``XXXX`` for what was blacked out
@@ -106,20 +103,15 @@ TAGGER = "TextBlob's pattern tagger"  # its lexicon and rules come with its pack
 GET = "pip install 'recap-captions[tagger]'"
 # The start of a Penn Treebank tag.
 _KINDS = {
-    "NNP": "proper nouns", "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives", "RB": (
-        "adverbs"
-    ),
-    "IN": "prepositions", "TO": "prepositions", "DT": "determiners", "PDT": "determiners", "PR": (
-        "pronouns"
-    ),
-    "CD": "numbers", "CC": "conjunctions",
+    "NNP": "proper nouns", "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives",
+    "RB": "adverbs", "IN": "prepositions", "TO": "prepositions", "DT": "determiners",
+    "PDT": "determiners", "PR": "pronouns", "CD": "numbers", "CC": "conjunctions",
 }  # fmt: skip
 _OTHERS, _PUNCTUATION = "others", "punctuation"
 
 
 def shares(token_lists: Sequence[Sequence[str]]) -> str:
-    """Return a sentence and a Markdown list with the share of each kind of word, or how to install
-    the tagger."""
+    """Return a sentence and a list of shares of kinds of words, or how to get the tagger."""
     try:
         kinds = count_kinds(tag(token_lists))
     except ConfigError:

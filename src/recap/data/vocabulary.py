@@ -1,5 +1,5 @@
-"""Vocabularies: words of the training captions, or GPT-2's byte pairs, as ids; captions as ids, in
-arrays, and back.
+"""Vocabularies: words of the training captions, or GPT-2's byte pairs, as ids;
+captions as ids, in arrays, and back.
 
 This is the only file that knows the `tokenizers` library.
 """
@@ -38,14 +38,12 @@ BANNED = (PAD, BOS, UNK)  # never part of a decoded caption
 
 
 class AnyVocabulary(ABC):
-    """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then the tokens of this
-    vocabulary."""
+    """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then those of this vocabulary."""
 
     def __init__(self, tokens: Sequence[Any], rule: Mapping[str, Any], **content: Any) -> None:
         self.rule = dict(rule)  # the settings that it was made by
-        self.max_length: int = self.rule[
-            "max_length"
-        ]  # captions are cut to this many tokens by `encode`
+        # captions are cut to this many tokens by `encode`
+        self.max_length: int = self.rule["max_length"]
         self.hash = value_hash({"rule": self.rule, **content})  # 16 hex digits
         self._content = content  # words, or the JSON of a tokenizer
         self._tokens = list(tokens)
@@ -77,13 +75,12 @@ class AnyVocabulary(ABC):
 
     @abstractmethod
     def text(self, places: list[int]) -> str:
-        """Return the text of tokens that stand side by side, given by their places after the
-        special ones."""
+        """Return the text of adjacent tokens, given by their places after the special ones."""
 
     def save(self, path: str | Path) -> None:
         """Write the vocabulary as JSON, atomically; the file needs no other."""
-        # The text of a tokenizer is hashed as its library writes it, and saved as the values that
-        # it holds.
+        # The text of a tokenizer is hashed as its library writes it,
+        # and saved as the values that it holds.
         values = {
             key: json.loads(value) if isinstance(value, str) else value
             for key, value in self._content.items()
@@ -92,8 +89,7 @@ class AnyVocabulary(ABC):
 
 
 class Vocabulary(AnyVocabulary):
-    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then ``words`` by falling count, equal counts by
-    spelling."""
+    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then ``words`` by falling count, then by spelling."""
 
     def __init__(self, words: Sequence[str], rule: Mapping[str, Any]) -> None:
         self.words = list(words)
@@ -103,8 +99,7 @@ class Vocabulary(AnyVocabulary):
     def build(
         cls, token_lists: Iterable[Sequence[str]], *, min_count: int, max_length: int, splits: str
     ) -> Vocabulary:
-        """Count words, in lower case and over whole captions, and keep those seen at least
-        ``min_count`` times."""
+        """Count lower-case words of whole captions; keep those seen ``min_count`` times or more."""
         counts = Counter(map(str.lower, chain.from_iterable(token_lists)))
         # A caption that spells "<eos>" must not end itself.
         words = [
@@ -143,8 +138,8 @@ SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
 
 
 class BytePairVocabulary(AnyVocabulary):
-    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk> as everywhere, then GPT-2's pieces in their order but
-    for SPECIAL_PIECES.
+    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk> as everywhere,
+    then GPT-2's pieces in their order but for SPECIAL_PIECES.
 
     The special pieces get no second id, so that a tied embedding duplicates no row beside <eos> and
     <unk>.
@@ -177,14 +172,14 @@ class BytePairVocabulary(AnyVocabulary):
 
     @property
     def begins_word(self) -> list[bool]:
-        """Whether each id is a piece that begins a word after the first of a caption, so that a
-        space precedes it."""
+        """Whether each id is a piece that begins a word after the first
+        of a caption, so that a space precedes it."""
         pieces = (str(self.tokenizer.id_to_token(number)) for number in self._pieces)
         return [False] * len(SPECIAL) + [piece.startswith(SPACE) for piece in pieces]
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """Return the ids of the pieces of all words, in lower case and separated by spaces; no BOS,
-        no EOS.
+        """Return the ids of the pieces of all words,
+        in lower case and separated by spaces; no BOS, no EOS.
 
         Whoever adds EOS does so after the last piece: the number of pieces, not of words, is the
         length. (Cut at the number of words, captions whose words have several pieces lose their
@@ -211,8 +206,8 @@ class BytePairVocabulary(AnyVocabulary):
 
 
 def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:
-    """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or
-    ``hub:<name>@<commit>``."""
+    """Load byte pairs from a folder with vocab.json and merges.txt,
+    a tokenizer.json, or ``hub:<name>@<commit>``."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     rule = BytePairRule(kind="bpe", tokenizer=source, max_length=max_length)
@@ -221,8 +216,7 @@ def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVo
         if not file.is_file():
             raise MissingData(
                 f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, "
-                "or say "
-                "`tokenizer: hub:openai-community/gpt2@COMMIT`"
+                "or say `tokenizer: hub:openai-community/gpt2@COMMIT`"
             )
     if len(files) == 2:
         with _one_sentence(files[0].parent):
@@ -242,9 +236,8 @@ def _of_json(content: bytes, path: str | Path) -> Tokenizer:
     with _one_sentence(path):
         model = json.loads(content)["model"]
         affixes = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix")
-        if model.get("type", "BPE") != "BPE" or any(
-            affixes
-        ):  # the library's earlier versions do not write a type
+        # the library's earlier versions do not write a type
+        if model.get("type", "BPE") != "BPE" or any(affixes):
             raise ValueError("its pieces are not joined as GPT-2's are")
         tokenizer = Tokenizer.from_buffer(content)
         tokenizer.no_truncation()
@@ -255,8 +248,7 @@ def _of_json(content: bytes, path: str | Path) -> Tokenizer:
 
 @contextmanager
 def _one_sentence(path: str | Path) -> Iterator[None]:
-    """Turn whatever the library raises into one sentence: plain exceptions, and panics, which are
-    none."""
+    """Turn whatever the library raises, also panics, into one sentence."""
     try:
         yield
     except BaseException as error:
@@ -277,8 +269,7 @@ def _from_hub(name: str) -> Path:
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
         raise DataError(
             f"{HUB}{name}: cannot be fetched ({first_line(error)}); without a network, name a "
-            "folder with vocab.json "
-            "and merges.txt"
+            "folder with vocab.json and merges.txt"
         ) from error
 
 
@@ -295,9 +286,8 @@ class CaptionIds(Mapping[int, list[list[int]]]):
         self, image_ids: Ints, first: Ints, starts: Ints, tokens: NDArray[np.int32]
     ) -> None:
         self.image_ids = image_ids  # rising [I]
-        self.first = (
-            first  # place of each image's first caption, and the number of captions [I + 1]
-        )
+        # place of each image's first caption, and the number of captions [I + 1]
+        self.first = first
         # place in `tokens` of each caption's first token, and the number of tokens [R + 1]
         self.starts = starts
         self.tokens = tokens  # ids of all captions, one after the other, int32 [N]
@@ -361,8 +351,7 @@ class CaptionIds(Mapping[int, list[list[int]]]):
 
 
 def padded(lengths: Ints, tokens: NDArray[np.integer], *, longest: int) -> Ints:
-    """Return captions, given by length [R] and tokens [N], as [R, longest] with zeros after their
-    tokens."""
+    """Return captions of lengths [R] and tokens [N] as [R, longest], zeros after their tokens."""
     captions = np.zeros((len(lengths), longest), np.int64)
     captions[np.arange(longest) < lengths[:, None]] = tokens
     return captions
@@ -418,8 +407,7 @@ def build_vocabulary(
     inputs: Path,
     out: Path,
 ) -> AnyVocabulary:
-    """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return
-    it."""
+    """Build the vocabulary of a corpus file by its rule, write it to ``out`` and return it."""
     rule = (
         validate(VocabularyConfig, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
     )

@@ -1,5 +1,5 @@
-"""Beam search over all images and beams of a batch at once, in two forms, and in groups that avoid
-each other's tokens.
+"""Beam search over all images and beams of a batch at once,
+in two forms, and in groups that avoid each other's tokens.
 
 `search` takes the form that the settings name.
 """
@@ -63,12 +63,10 @@ def beam_search(
     scores = sums.clone()  # what captions that were set aside are ranked by
     active = torch.arange(images, device=device)  # images still searched
     tokens = torch.full((images, 1), batch.bos, dtype=torch.long, device=device)
-    total = torch.zeros(
-        images, 1, device=device
-    )  # summed log-probability of each beam, -inf: it has been set aside
-    done = torch.zeros(
-        images, 1, dtype=torch.bool, device=device
-    )  # ended, and still among the candidates
+    # summed log-probability of each beam, -inf: it has been set aside
+    total = torch.zeros(images, 1, device=device)
+    # ended, and still among the candidates
+    done = torch.zeros(images, 1, dtype=torch.bool, device=device)
     history = torch.empty(images, 1, 0, dtype=torch.long, device=device)
     for length in range(1, longest + 1):
         log_probabilities, state = step(tokens, state)  # [B', K', V]
@@ -119,33 +117,27 @@ def beam_search(
 def extend(
     total: Tensor, done: Tensor, log_probabilities: Tensor, *, beam: int, pad: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Choose the best continuations: totals [B, K], the beams they continue [B, K] and their tokens
-    [B, K]."""
+    """Choose the best continuations: totals, continued beams and tokens, each [B, K]."""
     size = log_probabilities.shape[-1]
     if beam > size:
         raise ConfigError(
             f"a beam of {beam} is wider than the vocabulary of {size} tokens; lower `beam`, in "
-            "training "
-            "`validation_beam` or `samples`"
+            "training `validation_beam` or `samples`"
         )
-    best, tokens = log_probabilities.topk(
-        beam, dim=-1
-    )  # [B, K', K]: no beam has more than K of the best K
+    # [B, K', K]: no beam has more than K of the best K
+    best, tokens = log_probabilities.topk(beam, dim=-1)
     # A finished beam has one continuation: padding, at no cost.
     only = torch.full_like(best[:1, :1], -torch.inf)
     only[..., 0] = 0.0
-    best, tokens = (
-        torch.where(done[..., None], only, best),
-        tokens.masked_fill(done[..., None], pad),
-    )
+    best = torch.where(done[..., None], only, best)
+    tokens = tokens.masked_fill(done[..., None], pad)
     total, flat = (total[..., None] + best).flatten(1).topk(beam, dim=1)
     return total, flat // beam, tokens.flatten(1).gather(1, flat)
 
 
 @dataclass
 class _PenalizedState:
-    """A model's state, the images that are left of the batch, and the position of the next
-    token."""
+    """A model's state, the images left of the batch, and the position of the next token."""
 
     inner: Any
     images: Tensor
@@ -178,8 +170,8 @@ def diverse_beam_search(
     settings: DecodingSettings,
     bad_endings: Sequence[int] = (),
 ) -> Beams:
-    """Search in groups that share the beams; a token of earlier groups costs `diversity` nats at
-    its position.
+    """Search in groups that share the beams;
+    a token of earlier groups costs `diversity` nats at its position.
 
     The penalty counts how often the groups before chose the token at this position (Hamming
     diversity); groups run one after the other to the end, so a group sees the captions that the

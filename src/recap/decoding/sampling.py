@@ -64,8 +64,8 @@ def sample_one(
     temperature: float,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """Draw S captions of one image as `sample` does, from the softmax of log-probabilities /
-    temperature.
+    """Draw S captions of one image as `sample` does,
+    from the softmax of log-probabilities / temperature.
 
     Torch's global generator stays as it was: draws depend on `seed` alone.
 
@@ -107,8 +107,8 @@ def within(log_probabilities: Tensor, kept: Tensor) -> Tensor:
 
 
 def draw(log_probabilities: Tensor) -> Tensor:
-    """Draw one token of each distribution [..., V] by inverse transform: one random number per row,
-    not per token."""
+    """Draw one token of each distribution [..., V] by inverse transform:
+    one random number per row, not per token."""
     cdf = log_probabilities.exp().cumsum(-1)
     total = cdf[..., -1:]
     u = torch.rand(total.shape, device=total.device, dtype=total.dtype) * total

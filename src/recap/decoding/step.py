@@ -40,17 +40,15 @@ class NonFiniteLogits(TrainingError):
             f"the model gave a log-probability that is NaN, at token {position}; its weights are "
             "of no use"
         )
-        self.position, self.images = (
-            position,
-            images,
-        )  # tokens counted from 1; images by their index in the batch
+        self.position = position  # of tokens, counted from 1
+        self.images = images  # by their index in the batch
 
 
 def any_leave(
     finished: Tensor, log_probabilities: Tensor, images: Tensor, position: int, *, together: bool
 ) -> bool:
-    """Return whether images leave the batch, [B'], and refuse NaN in [B', C, V]: one wait for a GPU
-    a token.
+    """Return whether images leave the batch, [B'],
+    and refuse NaN in [B', C, V]: one wait for a GPU a token.
 
     Each leaves once it is finished, or all `together`; `images` [B'] are the indices of the rows in
     the batch.
@@ -63,8 +61,8 @@ def any_leave(
 
 
 def ban_tokens(scores: Tensor, banned: Sequence[int]) -> Tensor:
-    """Return the distribution [..., V] of scores or log-probabilities given that no token of
-    `banned` comes next."""
+    """Return the distribution [..., V] of scores
+    or log-probabilities given that no token of `banned` comes next."""
     return scores.index_fill(-1, _ids(tuple(banned), scores.device), -torch.inf).log_softmax(-1)
 
 
@@ -104,8 +102,8 @@ def forbid(
     eos: int,
     bad_endings: Sequence[int],
 ) -> Tensor:
-    """Give -inf to the tokens that may not follow; a beam for which no token is left keeps its
-    probabilities.
+    """Give -inf to the tokens that may not follow;
+    a beam for which no token is left keeps its probabilities.
 
     Tokens so far [B, K, t], log-probabilities [B, K, V]; nothing is normalized again: scores stay
     the model's own. `bad_endings` are ids of the words that a caption may not end on ("a", "with",

@@ -26,8 +26,7 @@ def score_file(
     if "CIDEr" in metrics and len(hypotheses) < FEW_IMAGES:
         log.warning(
             f"{captions}: CIDEr weighs words by how many of the scored images have them; of "
-            f"{len(hypotheses)} images, "
-            f"fewer than {FEW_IMAGES}, its value means little"
+            f"{len(hypotheses)} images, fewer than {FEW_IMAGES}, its value means little"
         )
     return evaluate_captions(
         references=table.captions(split),

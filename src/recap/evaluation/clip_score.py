@@ -1,5 +1,5 @@
-"""CLIPScore and RefCLIPScore: how near captions are to the picture, and to the references, in
-CLIP's space.
+"""CLIPScore and RefCLIPScore: how near captions are to the picture,
+and to the references, in CLIP's space.
 
 Hessel et al. 2021, "CLIPScore: A Reference-free Evaluation Metric for Image Captioning". With a
 caption c, the references R of its image and the picture v, each encoded by CLIP, and texts after
@@ -41,8 +41,8 @@ _BATCH = 32  # images at a time
 
 
 class ClipScore(Metric):
-    """Mean of each score; pictures are those given, else of ``RECAP_CLIP_IMAGES``, else those
-    beside the corpus."""
+    """Mean of each score; pictures are those given,
+    else of ``RECAP_CLIP_IMAGES``, else those beside the corpus."""
 
     names: ClassVar[tuple[str, ...]] = ("CLIPScore", "RefCLIPScore")
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"pictures"})
@@ -50,8 +50,7 @@ class ClipScore(Metric):
     _sha256 = ""  # of the weights, once they are read
 
     def version(self) -> dict[str, str]:
-        """Return the beginning of the sha256 of the weights: scores of other weights are not
-        compared."""
+        """Return the beginning of the sha256 of the weights; others' scores do not compare."""
         return {"clip": self._sha256[:8]}
 
     def score(self, captions: Captions) -> Result:
@@ -63,10 +62,8 @@ class ClipScore(Metric):
                 f"a folder with config.json, {TENSORS}, the tokenizer and preprocessor_config.json"
             )
             raise MetricError(f"CLIPScore needs a CLIP, and {FOLDER} {lack}; set it to {where}")
-        clip, picture = (
-            Clip(Path(folder)),
-            captions.picture if captions.pictures else _pictures(captions),
-        )
+        clip = Clip(Path(folder))
+        picture = captions.picture if captions.pictures else _pictures(captions)
         self._sha256 = clip.sha256
         per_image: dict[str, dict[int, float]] = {name: {} for name in self.names}
         for first in progress(
@@ -90,8 +87,8 @@ class ClipScore(Metric):
 
 
 class Clip:
-    """Both towers of a CLIP, from a folder with its configuration, tensors (safetensors alone),
-    tokenizer and sizes."""
+    """Both towers of a CLIP, from a folder with its configuration,
+    tensors (safetensors alone), tokenizer and sizes."""
 
     def __init__(self, folder: Path) -> None:
         from recap.features.backbones import ensure_torchvision
@@ -107,9 +104,8 @@ class Clip:
 
         logging.disable_progress_bar()
         own: dict[str, Any] = {"local_files_only": True}
-        read: Any = (
-            CLIPModel.from_pretrained
-        )  # its annotation leaves out that it returns a pair here
+        # its annotation leaves out that it returns a pair here
+        read: Any = CLIPModel.from_pretrained
         try:
             model, loaded = read(folder, use_safetensors=True, output_loading_info=True, **own)
             self.processor = CLIPImageProcessor.from_pretrained(folder, **own)
@@ -126,8 +122,7 @@ class Clip:
         self.sha256 = sha256_file(folder / TENSORS)
 
     def encode(self, pictures: list[Image], texts: list[str]) -> tuple[Tensor, Tensor]:
-        """Return unit vectors of pictures [B, D] and of texts [T, D], which are cut at the model's
-        longest input."""
+        """Return unit vectors of pictures [B, D] and of texts [T, D], cut to the model's input."""
         import torch
 
         most = self.model.config.text_config.max_position_embeddings

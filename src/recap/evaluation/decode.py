@@ -1,5 +1,5 @@
-"""Captions of many images by a trained model: decoded batch by batch, scored, or written for a
-server of captions."""
+"""Captions of many images by a trained model:
+decoded batch by batch, scored, or written for a server of captions."""
 
 from __future__ import annotations
 
@@ -93,8 +93,7 @@ def decode_candidates(
 def caption_text(
     vocabulary: AnyVocabulary, tokens: Sequence[int], settings: DecodingSettings
 ) -> str:
-    """Return a caption as text; with `merge_repeats` words that equal the one before are left
-    out."""
+    """Return a caption as text; with `merge_repeats` repeated words are left out."""
     text = vocabulary.decode(tokens)
     return " ".join(word for word, _ in groupby(text.split())) if settings.merge_repeats else text
 
@@ -124,8 +123,7 @@ def ending_ids(rules: DecodingRules, vocabulary: AnyVocabulary) -> list[int]:
 
 
 class Decoder:
-    """A trained run, or the ensemble of several, with what it reads and how it searches
-    captions."""
+    """A trained run, or the ensemble of several, with its inputs and its search."""
 
     def __init__(
         self,
@@ -157,8 +155,7 @@ class Decoder:
         return decode_candidates(*searched, device=self.device, name=name)
 
     def cached(self, image_ids: Sequence[int], file: Path, name: str) -> Candidates:
-        """Return captions of this very search that an interrupted job left in a file, or search and
-        write them."""
+        """Return captions that an interrupted job left of this search, or search and write them."""
         identity = [self._identity, self.sources.hash_of(image_ids)]
         if file.exists():
             try:
@@ -180,9 +177,8 @@ class Decoder:
 
     @cached_property
     def _identity(self) -> list[Any]:
-        settings = self.settings.model_dump(
-            mode="json", exclude={"metrics", "split"}
-        )  # how captions are scored
+        # how captions are scored
+        settings = self.settings.model_dump(mode="json", exclude={"metrics", "split"})
         files = [run / name for run in self.runs for name in (CONFIG, WEIGHTS)]
         code = job_code(
             "recap.evaluation.decode:Decoder",
@@ -217,8 +213,8 @@ def evaluate(
     decoder = Decoder(
         model, settings, vocabulary=vocabulary, features=features, device=execution.device
     )
-    # Decoded captions stay until they are scored, so that a scorer that fails does not cost another
-    # search.
+    # Decoded captions stay until they are scored,
+    # so that a scorer that fails does not cost another search.
     cache = out / f".decoded.{settings.split}.json"
     candidates = decoder.cached(images, cache, f"{name}, beam {settings.beam}")
     ranked = {
@@ -271,8 +267,7 @@ def caption_part(
     model: Sequence[Path],
     out: Path,
 ) -> None:
-    """Write one caption of each picture of a part of COCO (val2014), of which a `partial` corpus
-    has fewer."""
+    """Write a caption of each picture of a part of COCO; a `partial` corpus has fewer."""
     torch.set_num_threads(execution.threads)
     images = [
         image for image, file in Corpus.read(corpus).files().items() if file.startswith(f"{part}/")

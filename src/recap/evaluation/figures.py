@@ -1,5 +1,5 @@
-"""Figures of trained models: what every kind is drawn from, where models look, and whether they
-look at all."""
+"""Figures of trained models: what every kind is drawn from,
+where models look, and whether they look at all."""
 
 from __future__ import annotations
 
@@ -40,17 +40,16 @@ class DrawnModels:
     runs: Mapping[str, Path]  #: label -> run folder; none where the figure shows no models
     corpus: Path
     vocabulary: Path
-    features: Sequence[
-        Path
-    ]  #: the feature stores that training saw; none where the figure shows no models
+    #: the feature stores that training saw; none where the figure shows no models
+    features: Sequence[Path]
     image_roots: Sequence[Path]  #: folders or zips with the photos
     heading: str  #: text above the figure: the table and the scale of the runs
     texts: Sequence[Path] = ()  #: the outside files that the figure names
 
 
 def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
-    """Make the files of a figure: with `out` figures/mine, `attention.png` becomes
-    `figures/mine_attention.png`."""
+    """Make the files of a figure: with `out` figures/mine,
+    `attention.png` becomes `figures/mine_attention.png`."""
     runs, texts, most = len(models.runs), len(figure.texts()), figure.most_rows
     refusals = {
         f"at most {most} runs, and there are {runs}; name fewer": most is not None and runs > most,
@@ -67,8 +66,7 @@ def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
 
 
 def shown_images(figure: ShownImages, corpus: Corpus) -> list[int]:
-    """Return the images that a figure names, or some of the test split, the same ones on every
-    call."""
+    """Return the images that a figure names, or some of the test split, always the same."""
     if figure.image_ids:
         return figure.image_ids
     ids = sorted(corpus.captions("test"))
@@ -81,8 +79,7 @@ def shown_images(figure: ShownImages, corpus: Corpus) -> list[int]:
 
 
 class CaptionedImages(Decoder):
-    """One of a figure's models on the CPU, with its captions: image id -> token ids without <bos>
-    and <eos>."""
+    """One of a figure's models on the CPU, with its captions: image id -> bare token ids."""
 
     def __init__(
         self, models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int
@@ -131,8 +128,7 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
 
 
 def vector_boxes(stream: Stream, source: str) -> list[Box]:
-    """Return where one image's vectors are, as fractions of it: their boxes, or the cells of a
-    square grid."""
+    """Return where one image's vectors arein fractions: boxes, or cells of a square grid."""
     vectors = int(stream.mask[0].sum())
     side = math.isqrt(vectors)
     if stream.boxes is None and side * side == vectors:
@@ -149,8 +145,8 @@ def vector_boxes(stream: Stream, source: str) -> list[Box]:
 def compare_images(
     figure: OtherImagesFigure, models: DrawnModels, files: Mapping[str, Path]
 ) -> None:
-    """Write the loss of references with their own images and with the features of others, and the
-    paired t-test.
+    """Write the loss of references with their own images
+    and with the features of others, and the paired t-test.
 
         loss = mean over an image's reference tokens of -log p(token | tokens before it, image)
 
@@ -178,16 +174,13 @@ def compare_images(
             strangers = [ids[(place + 1) % len(ids)] for place in range(first, first + len(batch))]
             own += caption_losses(opened.model, opened.sources.read(batch), tokens).tolist()
             other += caption_losses(opened.model, opened.sources.read(strangers), tokens).tolist()
-        test, means = (
-            compare_paired(own, other),
-            {"own": sum(own) / len(own), "other": sum(other) / len(other)},
-        )
+        test = compare_paired(own, other)
+        means = {"own": sum(own) / len(own), "other": sum(other) / len(other)}
         losses[label] = {**means, "difference": asdict(test)}
         p = "" if test.p is None else f", p {test.p:.2g}"
         log.info(
             f"{label}: loss {means['own']:.3f} with the images themselves, {means['other']:.3f} "
-            "with others, over "
-            f"{test.images} images{p}"
+            f"with others, over {test.images} images{p}"
         )
     write_json(files["other_images.json"], {"split": split, "models": losses})
 
@@ -195,8 +188,8 @@ def compare_images(
 @torch.no_grad()
 @fixed_weights()
 def caption_losses(model: Captioner, images: Images, tokens: Tensor) -> Tensor:
-    """Return the mean loss per token of each image's captions, [B]; tokens: [B, C, T + 1] with
-    <bos> and <eos>."""
+    """Return the mean loss per token of each image's captions, [B];
+    tokens: [B, C, T + 1] with <bos> and <eos>."""
     inputs, targets = tokens[..., :-1], tokens[..., 1:]
     log_p = model.log_probabilities(model.decode(inputs, model.encode(images)))
     losses = -log_p.gather(-1, targets[..., None])[..., 0].masked_fill(targets == PAD, 0)

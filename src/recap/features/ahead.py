@@ -1,5 +1,5 @@
-"""Work ahead of whoever asks for its results: in threads, in the order that is asked for, in
-batches of a kind."""
+"""Work ahead of whoever asks for its results: in threads,
+in the order that is asked for, in batches of a kind."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def in_order(
     threads: int,
     depth: int | None = None,
 ) -> Generator[Result]:
-    """Yield ``function(item)`` for each item, in order, computed by threads that run `depth` items
-    ahead.
+    """Yield ``function(item)`` for each item, in order,
+    computed by threads that run `depth` items ahead.
 
     Decoding and torch both release Python's lock. Threads with a batch each do not wait for one
     another, where several threads inside one operator do: on a busy machine that costs a factor of
@@ -47,8 +47,8 @@ def in_order(
     """
     waiting: deque[Future[Result]] = deque()
     remaining = iter(items)
-    # A thread that is within torch while Python ends would abort the process: the pool waits for
-    # its threads.
+    # A thread that is within torch while Python ends would abort the process:
+    # the pool waits for its threads.
     with ThreadPoolExecutor(threads) as pool:
         try:
             for item in islice(remaining, 2 * threads if depth is None else depth + 1):

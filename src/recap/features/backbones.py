@@ -1,5 +1,4 @@
-"""Models of timm by name, with pretrained, seeded random or given weights (the only file that knows
-timm)."""
+"""Models of timm by name, with pretrained, random or given weights (no other file knows timm)."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class TimmEncoder(Encoder):
     def __init__(
         self, spec: GridFeatures | CropFeatures, *, weights: Path | None, device: torch.device
     ) -> None:
-        """Build the model; without a file its weights are pretrained or random, as the settings
-        say."""
+        """Build the model; without a file, its weights are what the settings say."""
         self.spec, model = spec, create(spec)
         if weights is not None:
             load_strictly(model, weights, backbone=spec.backbone)
@@ -49,11 +47,9 @@ class TimmEncoder(Encoder):
         self.model: Any = model.eval().to(device).to(memory_format=torch.channels_last)
         self.device, self.precision = device, half_precision(device)
         data = timm_library().data.resolve_model_data_config(model)
-        self.mean, self.sd, self.interpolation = (
-            list(data["mean"]),
-            list(data["std"]),
-            str(data["interpolation"]),
-        )
+        self.mean = list(data["mean"])
+        self.sd = list(data["std"])
+        self.interpolation = str(data["interpolation"])
         if self.interpolation not in ("nearest", "lanczos", "bilinear", "bicubic"):
             raise ConfigError(
                 f"pictures cannot be scaled by {self.interpolation!r}; use another backbone"
@@ -61,8 +57,7 @@ class TimmEncoder(Encoder):
         self.resample = Resampling[self.interpolation.upper()]
 
     def normalised(self, pictures: Tensor) -> Tensor:
-        """Return uint8 [B, edge, edge, 3] as the model reads it, [B, 3, edge, edge] on its
-        device."""
+        """Return uint8 [B, edge, edge, 3] as the model reads it, [B, 3, edge, edge]."""
         mean, sd = (
             torch.tensor(values, device=self.device).view(1, 3, 1, 1)
             for values in (self.mean, self.sd)
@@ -71,8 +66,7 @@ class TimmEncoder(Encoder):
         return (pictures.to(self.device).permute(0, 3, 1, 2).float() / 255 - mean) / sd
 
     def half(self) -> torch.autocast:
-        """Return the context in which products are taken in the device's half precision, if it has
-        one."""
+        """Return the context of the device's half precision, if it has one."""
         return torch.autocast(
             self.device.type, self.precision, enabled=self.precision != torch.float32
         )
@@ -108,8 +102,8 @@ def timm_library() -> Any:
 
 @contextmanager
 def _without_compiler() -> Iterator[None]:
-    """Let torchvision be imported without torch's compiler, seconds for one decorator and one
-    question of `roi_align`.
+    """Let torchvision be imported without torch's compiler,
+    seconds for one decorator and one question of `roi_align`.
 
     The question is whether to compile it where sums have to be in one order; nothing here calls it.
     """
@@ -131,8 +125,8 @@ def _without_compiler() -> Iterator[None]:
 
 @cache
 def ensure_torchvision() -> None:
-    """Make timm importable where torchvision's compiled operators do not fit the installed torch;
-    takes milliseconds.
+    """Make timm importable where torchvision's compiled operators
+    do not fit the installed torch; takes milliseconds.
 
     The registry's torchvision is a CUDA build; beside a CPU wheel of torch its library cannot be
     loaded, and its import then stops at two operators without a schema. Nothing here needs those
@@ -186,8 +180,7 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
                 raise ConfigError(f"{spec.backbone}: cannot be built: {reason}") from error
             raise FeatureError(
                 f"{spec.backbone}: its pretrained weights cannot be fetched ({reason}); without a "
-                "network, set "
-                "`weights` to a safetensors file in the `inputs` folder"
+                "network, set `weights` to a safetensors file in the `inputs` folder"
             ) from error
 
 
@@ -242,9 +235,8 @@ def load_strictly(model: nn.Module, path: Path, *, backbone: str) -> None:
         tensors = load_file(path)
     try:
         model.load_state_dict(tensors, strict=True)
-    except (
-        RuntimeError
-    ) as error:  # torch lists each name and shape that differs on a line of its own
+    except RuntimeError as error:
+        # torch lists each name and shape that differs on a line of its own
         problem = textwrap.shorten(" ".join(str(error).splitlines()[1:]), 240, placeholder=" ...")
         raise FeatureError(
             f"{path}: does not fit {backbone!r}: {problem}; correct `weights`, `backbone` or "

@@ -1,5 +1,5 @@
-"""What detectors of detectron2 see in pictures: regions of a Visual Genome detector, segments of a
-panoptic model.
+"""What detectors of detectron2 see in pictures:
+regions of a Visual Genome detector, segments of a panoptic model.
 
 Regions: boxes, vectors (of 2048 numbers before the last layers), classes, attributes. Bottom-up
 (Anderson et al. 2018): Faster R-CNN on ResNet-101; each box's 14 x 14 crop of the fourth stage goes
@@ -52,8 +52,7 @@ class Resized:
 
     @staticmethod
     def of(image_id: int, picture: Image, *, short: int, long: int) -> Resized:
-        """Resize an RGB picture so that its shorter side is ``short``, unless the longer one would
-        pass ``long``."""
+        """Resize an RGB picture: the shorter side to ``short``, the longer to at most ``long``."""
         scale = resize_scale(picture.size, short=short, long=long)
         width, height = (max(1, round(side * scale)) for side in picture.size)
         resized = picture.resize((width, height), Resampling.BILINEAR)
@@ -86,8 +85,7 @@ class _Detecting(Encoder):
         return alike(items, self.spec.batch_size, key=lambda picture: picture.size)
 
     def inputs(self, pictures: Sequence[Resized]) -> list[dict[str, Any]]:
-        """Return what a model of detectron2 is given for pictures of one size, on its device in one
-        piece."""
+        """Return what a model of detectron2 is given for pictures of one size, on its device."""
         pixels = torch.stack([each.pixels for each in pictures]).to(self.model.device)
         width, height = pictures[0].size
         return [{"image": each, "height": height, "width": width} for each in pixels]
@@ -105,9 +103,8 @@ class Detector(_Detecting):
         self._undilated: Any = None
         import detectron2
 
-        if (
-            spec.grid and self._dilated
-        ):  # the grid is the fifth stage with stride 2, of the same weights
+        # the grid is the fifth stage with stride 2, of the same weights
+        if spec.grid and self._dilated:
             from detectron2.modeling import build_backbone
 
             config.MODEL.RESNETS.RES5_DILATION = 1
@@ -115,10 +112,8 @@ class Detector(_Detecting):
             self._undilated = build_backbone(config).eval().to(device)
             self._undilated.load_state_dict(self.model.backbone.state_dict())
         made_with = f"detectron2 {detectron2.__version__}, torch {torch.__version__}, {device.type}"
-        self.attributes, self.streams = (
-            describe(spec, weights_sha256=digest, made_with=made_with),
-            spec.streams(),
-        )
+        self.attributes = describe(spec, weights_sha256=digest, made_with=made_with)
+        self.streams = spec.streams()
 
     @torch.inference_mode()
     def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
@@ -145,9 +140,8 @@ class Detector(_Detecting):
             values = {
                 name: self._fetched(name, array[: int(count)]) for name, array in arrays.items()
             }
-            if (
-                self.spec.regions
-            ):  # boxes of the resized picture become those of the picture, inside it
+            # boxes of the resized picture become those of the picture, inside it
+            if self.spec.regions:
                 width, height = picture.size
                 scale = np.array(
                     [width / picture.pixels.shape[2], height / picture.pixels.shape[1]] * 2,
@@ -165,8 +159,7 @@ class Detector(_Detecting):
     def _regions(
         self, images: Any, maps: dict[str, Tensor], size: tuple[int, int]
     ) -> list[tuple[Any, dict[str, Tensor]]]:
-        """Return the number of regions, and arrays whose first rows these are, of each picture of a
-        batch."""
+        """Return for each picture its number of regions and arrays that begin with them."""
         smallest = (
             self._release.least_side if self.spec.least_side is None else self.spec.least_side
         )
@@ -176,9 +169,8 @@ class Detector(_Detecting):
         proposals, _ = self.model.proposal_generator(images, maps, None)
         regions = []
         for row, boxes in enumerate(each.proposal_boxes.tensor for each in proposals):
-            if (
-                self.spec.anchors == "caffe"
-            ):  # the next layers read boxes that end at the last pixel
+            # the next layers read boxes that end at the last pixel
+            if self.spec.anchors == "caffe":
                 height, width = images.image_sizes[0]
                 boxes = torch.minimum(boxes, boxes.new_tensor([width - 1, height - 1] * 2))
             own = {name: each[row : row + 1] for name, each in maps.items()}
@@ -281,8 +273,8 @@ class Segmenter(_Detecting):
             images = self.model.preprocess_image(inputs)
             maps = self.model.backbone.bottom_up(images.tensor)["res5"]
         for row, (picture, (panoptic, segments)) in enumerate(zip(pictures, outputs, strict=True)):
-            # 0..79 for things and 80..132 for stuff; detectron2 counts stuff anew, and its 0 means
-            # "a thing".
+            # 0..79 for things and 80..132 for stuff;
+            # detectron2 counts stuff anew, and its 0 means "a thing".
             classes = {
                 each["id"]: each["category_id"] + (0 if each["isthing"] else THINGS - 1)
                 for each in segments
@@ -342,8 +334,8 @@ def pooled(
 def suppressed_confidence(
     boxes: Tensor, scores: Tensor, *, overlap: float
 ) -> tuple[Tensor, Tensor]:
-    """Return each box's highest score among the classes in which it survives suppression [R], and
-    that class [R].
+    """Return each box's highest score among the classes in
+    which it survives suppression [R], and that class [R].
 
     Of boxes [R, 4] with scores [R, classes], without the background, one that overlaps another of a
     higher score in a class by more than ``overlap`` (intersection over union) is dropped there;
@@ -363,8 +355,8 @@ def suppressed_confidence(
 
 
 def rising_suppression(boxes: Tensor, scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
-    """Return each box's best score if it survives suppression by boxes of any class, else 0 [R];
-    and its class [R].
+    """Return each box's best score if it survives suppression
+    by boxes of any class, else 0 [R]; and its class [R].
 
     The overlap above which a box is dropped rises from 0.3 to 0.9 by 0.1 until ``count`` boxes
     survive, as in py-bottom-up-attention's script for COCO. Arguments as for

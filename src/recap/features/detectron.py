@@ -1,14 +1,13 @@
-"""Detectors of detectron2: built as the release that trained them has them, with weights that hold
-tensors alone.
+"""Detectors of detectron2: built as the release that trained them has them,
+with weights that hold tensors alone.
 
 detectron2 is no dependency: it has no wheels. docs/guides/detectron2.md says how it is built.
 
 What makes its ResNet-101 the network of bottom-up attention (Anderson et al. 2018) is not seen in
-names and shapes of
-weights: released weights load without it, and give other vectors. Of three sources that run these
-weights, all agree on the first two: py-bottom-up-attention (`CAFFE_MAXPOOL: True`, `RES5HALVE:
-False`), MILVLG's bottom-up-attention.pytorch (`RES5_DILATION: 2`) and the copy in transformers'
-LXMERT project. Only MILVLG's has the third.
+names and shapes of weights: released weights load without it, and give other vectors. Of three
+sources that run these weights, all agree on the first two: py-bottom-up-attention (`CAFFE_MAXPOOL:
+True`, `RES5HALVE: False`), MILVLG's bottom-up-attention.pytorch (`RES5_DILATION: 2`) and the copy
+in transformers' LXMERT project. Only MILVLG's has the third.
 
 - the stem's max pooling has no padding and keeps the last, incomplete window;
 - the fifth stage in the head has stride 1 and dilation 2, so that a region's 14 x 14 cells stay 14
@@ -52,22 +51,20 @@ class Release:
     changes: Mapping[str, Any]  # what the release sets in another way
     proposals: int = 300  # that are classified
     least_side: float = 0.0  # proposals with a shorter side in pixels of the picture are dropped
-    names: Mapping[str, str] = field(
-        default_factory=dict
-    )  # prefix of a tensor's name in the file -> in our detector
+    # prefix of a tensor's name in the file -> in our detector
+    names: Mapping[str, str] = field(default_factory=dict)
     attributes_from: int = 2048  # length of the vectors from which attributes are scored
     no_attribute: bool = True  # whether "no attribute" is scored, too
-    caffe: bool = (
-        False  # whether it is the network of bottom-up attention, which detectron2 does not build
-    )
+    # whether it is the network of bottom-up attention, which detectron2 does not build
+    caffe: bool = False
 
 
 _C4 = "COCO-Detection/faster_rcnn_R_50_C4_1x.yaml"
 _RESNEXT_STD = {"MODEL.PIXEL_STD": [57.375, 57.120, 58.395]}
 DETECTORS = {
     "faster_rcnn_r50_c4": Release(_C4, _RESNEXT_STD),
-    # configs/VG-Detection of airsplay/py-bottom-up-attention; 300 proposals and the least side are
-    # Caffe's.
+    # configs/VG-Detection of airsplay/py-bottom-up-attention;
+    # 300 proposals and the least side are Caffe's.
     "bottom_up_r101_c4": Release(
         _C4,
         {
@@ -162,9 +159,8 @@ def built(
     except ImportError as error:
         raise ConfigError(
             f"regions and segments need detectron2, which cannot be imported ({error}): build it "
-            "as "
-            "docs/guides/detectron2.md says, run this rule with `snakemake --sdm conda`, or import "
-            "extracted features"
+            "as docs/guides/detectron2.md says, run this rule with `snakemake --sdm conda`, or "
+            "import extracted features"
         ) from error
     config = model_zoo.get_config(name)
     config.merge_from_list([item for pair in changes.items() for item in pair])
@@ -175,8 +171,7 @@ def built(
 
 
 def _dilated_stage(config: Any) -> nn.Module:
-    """Return the fifth stage of a ResNet with stride 1 and dilation 2, [R, C / 2, h, w] -> [R, C,
-    h, w]."""
+    """Return a fifth stage of stride 1 and dilation 2, [R, C / 2, h, w] -> [R, C, h, w]."""
     from detectron2.modeling.backbone.resnet import BottleneckBlock, ResNet
 
     resnet = config.MODEL.RESNETS
@@ -211,8 +206,8 @@ class CaffeStem(nn.Module):
 
 
 def caffe_anchors() -> Tensor:
-    """Return the 12 anchors of the cell at the top left, [12, 4] left, top, right, bottom, of any
-    reals.
+    """Return the 12 anchors of the cell at the top left,
+    [12, 4] left, top, right, bottom, of any reals.
 
     Caffe's boxes include their last pixel; right and bottom are one more here, so that a width is
     right - left.
@@ -227,8 +222,7 @@ def caffe_anchors() -> Tensor:
 
 
 class AttributeHead(nn.Module):
-    """Attributes from a region's vector and an embedding of its class (Anderson et al. 2018,
-    section 3.1)."""
+    """Attributes from a region's vector and class (Anderson et al. 2018, section 3.1)."""
 
     def __init__(self, *, classes: int, attributes: int, size: int, none: bool) -> None:
         """Build it for vectors of length ``size``.
@@ -242,8 +236,7 @@ class AttributeHead(nn.Module):
         self.scores = nn.Linear(512, attributes + none)
 
     def forward(self, vectors: Tensor, classes: Tensor) -> Tensor:
-        """Return probabilities [R, attributes], without "no attribute", for vectors [R, size] and
-        classes [R]."""
+        """Return probabilities [R, attributes] for vectors [R, size] and classes [R]."""
         hidden = torch.relu(self.hidden(torch.cat([vectors, self.embedding(classes)], 1)))
         probabilities: Tensor = self.scores(hidden).softmax(-1)
         return probabilities[:, : self.attributes]
@@ -254,9 +247,8 @@ def load(
     path: Path | None,  # .safetensors, .pth, .bin or .pkl
     *,
     key_map: Mapping[str, str],  # prefix of a name in the file -> prefix of the name in `model`
-    unused: Sequence[
-        str
-    ] = (),  # prefixes of our names that are left out with a message where `model` lacks them
+    # prefixes of our names that are left out with a message where `model` lacks them
+    unused: Sequence[str] = (),
     # the file has the background before the classes; ours has it after them
     background_first: bool = False,
 ) -> str:
@@ -307,8 +299,8 @@ def mapped(name: str, key_map: Mapping[str, str]) -> str:
 def check_layout(
     model: nn.Module, tensors: Mapping[str, Tensor], *, unused: Sequence[str] = ()
 ) -> list[str]:
-    """Compare names and shapes of tensors with those of a detector; return the names that are not
-    loaded.
+    """Compare names and shapes of tensors with those of a detector;
+    return the names that are not loaded.
 
     What a detector makes from its configuration (pixel means, anchors) may be in a file, and must
     then be the same within rounding of pixels; its shape differs between versions.
@@ -322,8 +314,7 @@ def check_layout(
         if tensors[name].shape != expected[name].shape:
             raise ValueError(
                 f"{name!r} is {list(tensors[name].shape)} instead of {list(expected[name].shape)}; "
-                "correct "
-                "`classes`, `attributes` or `detector`"
+                "correct `classes`, `attributes` or `detector`"
             )
     left_out = sorted(set(tensors) - set(expected))
     for name in left_out:
@@ -340,8 +331,7 @@ def check_layout(
 
 
 def _background_last(tensors: dict[str, Tensor]) -> None:
-    """Bring tensors of a file whose first class is the background, and first attribute "none", into
-    our order."""
+    """Reorder tensors of a file with background and "no attribute" first."""
     rolled = (f"{_PREDICTOR}cls_score.", "attribute_head.embedding.", "attribute_head.scores.")
     for name in tensors:
         if name.startswith(rolled):

@@ -39,29 +39,24 @@ Item = TypeVar("Item")
 class ExtractionJob:
     """What an extractor works on, besides its settings."""
 
-    corpus: (
-        Path | None
-    )  #: corpus.parquet; None, for imported features alone: all images that there are
+    #: corpus.parquet; None, for imported features alone: all images that there are
+    corpus: Path | None
     images: Sequence[Path]  #: folders or zips with the pictures
     inputs: Path  #: folder that the outside files of the settings are relative to
     shards: Path  #: folder for unfinished work
     out: Path  #: the store
     device: str = "auto"  #: auto, cpu or cuda
     threads: int = 2  #: how many pictures or batches are prepared at a time
-    trained: Path | None = (
-        None  #: weights that the step `pretrain` or `tune` made, for settings that ask for it
-    )
+    #: weights that the step `pretrain` or `tune` made, for settings that ask for it
+    trained: Path | None = None
     boxes: Path | None = None  #: a store whose main stream has boxes, for settings that name one
     cells: Path | None = None  #: a store with a grid, for settings that pool one
-    products: Sequence[
-        Path
-    ] = ()  #: files that the data set's reader wrote beside the corpus, if settings name some
-    used: Path | None = (
-        None  #: JSON with the ids of the images to extract; None: all images of the corpus
-    )
-    kept: Path | None = (
-        None  #: another name of the finished store, from which it grows when ``out`` is deleted
-    )
+    #: files that the data set's reader wrote beside the corpus, if settings name some
+    products: Sequence[Path] = ()
+    #: JSON with the ids of the images to extract; None: all images of the corpus
+    used: Path | None = None
+    #: another name of the finished store, from which it grows when ``out`` is deleted
+    kept: Path | None = None
     part: Part | None = None  #: extract only one of several parts of the store
 
     def wanted(self, images: Mapping[int, Item], where: Path) -> dict[int, Item]:
@@ -104,9 +99,8 @@ class Encoder(ABC):
     """
 
     attributes: Mapping[str, str]  #: what a store says of it: what `describe` returns
-    streams: Sequence[str] = (
-        GRID,
-    )  #: names of the streams that every image has, the main one first
+    #: names of the streams that every image has, the main one first
+    streams: Sequence[str] = (GRID,)
     side_by_side = False  #: whether threads may call it at the same time
 
     def prepare(self, image_id: int, views: Sequence[Image]) -> Any:
@@ -162,8 +156,7 @@ class Pictures:
 def describe(
     spec: FeaturesConfig, *, weights_sha256: str, made_with: str, **more: Any
 ) -> dict[str, str]:
-    """Return the attributes of a store: the settings without batch and shard sizes, and ``more`` of
-    the extractor."""
+    """Return a store's attributes: settings but batch and shard sizes, and ``more``."""
     extractor = {**spec.identity(), **more}
     return {
         "extractor": json.dumps(extractor, sort_keys=True),
@@ -230,8 +223,8 @@ def encoded(
 
     def batches() -> Iterator[Sequence[Any]]:
         for group in groups:
-            # Batches end with the group, so that their content does not depend on where a killed
-            # job was resumed.
+            # Batches end with the group, so that their content
+            # does not depend on where a killed job was resumed.
             yield from encoder.batches(in_order(prepared, group, threads=threads))
 
     if encoder.side_by_side:
@@ -302,8 +295,8 @@ def initial_weights(spec: FeaturesConfig, inputs: Path) -> Path | None:
 
 
 def write_note(spec: Features, *, code: str, files: Sequence[Path], out: Path) -> None:
-    """Write down what makes a store, whichever images it holds: settings, source, and the bytes of
-    what is read.
+    """Write down what makes a store, whichever images it holds:
+    settings, source, and the bytes of what is read.
 
     Neither places nor times: another clone writes the same note.
     """

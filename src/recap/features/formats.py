@@ -35,8 +35,8 @@ _NO_ROWS = (0, 0), {REGION: np.empty((0, 0))}
 
 
 class Lines(ABC):
-    """The lines of several files by image id: bottom-up features (Anderson et al. 2018), and
-    VinVL's and Oscar's.
+    """The lines of several files by image id:
+    bottom-up features (Anderson et al. 2018), and VinVL's and Oscar's.
 
     Files have gigabytes and lines have megabytes: memory holds the positions of lines, never their
     content.
@@ -44,11 +44,11 @@ class Lines(ABC):
 
     streams = (REGION,)
 
-    def __init__(
+    def __init__(  # noqa: C901
         self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
     ) -> None:
-        """Find all lines; of an image in ``spec.damaged``, the first that can be read, if there is
-        one.
+        """Find all lines; of an image in ``spec.damaged``,
+        the first that can be read, if there is one.
 
         As many lines without an image id as there are damaged images are passed over.
         """
@@ -132,8 +132,7 @@ class BottomUpTsv(Lines):
     """
 
     def parse(self, fields: list[bytes]) -> tuple[tuple[int, int], dict[str, np.ndarray]]:
-        """Return vectors and boxes of one image, and classes and attributes where the file has
-        them."""
+        """Return vectors and boxes of one image, and classes and attributes if there."""
         if len(fields) not in (6, 10):
             raise ValueError(f"has {len(fields)} fields, expected 6 or 10")
         first, second = (_whole(field, "a side of the image") for field in fields[1:3])
@@ -181,8 +180,7 @@ class VinvlTsv(Lines):
                 if position >= size or before != b"\n":
                     raise FeatureError(
                         f"{path}: no line starts at byte {position}, where its .lineidx says; the "
-                        "two files do not "
-                        "belong together or one is truncated: fetch both again"
+                        "two files do not belong together or one is truncated: fetch both again"
                     )
                 yield position, file.read(_LONGEST_ID)
 
@@ -253,8 +251,7 @@ def _array(field: bytes, dtype: str, shape: Sequence[int]) -> np.ndarray:
 
 
 class GridFeatsPth:
-    """``<id>.pth`` with a tensor [1, 2048, h, w] (or [2048, h, w]), averaged to ``grid`` x ``grid``
-    cells."""
+    """``<id>.pth`` with a tensor [1, 2048, h, w] (or [2048, h, w]), averaged to a ``grid``."""
 
     streams = (GRID,)
 
@@ -277,10 +274,8 @@ class GridFeatsPth:
         maps = read_tensors(path, DamagedFeatures)
         is_map = isinstance(maps, torch.Tensor) and maps.ndim > 2 and maps.shape[:-3] in ((), (1,))
         if not is_map or not maps.is_floating_point():
-            kind, shape = (
-                getattr(maps, "dtype", type(maps).__name__),
-                list(getattr(maps, "shape", [])),
-            )
+            kind = getattr(maps, "dtype", type(maps).__name__)
+            shape = list(getattr(maps, "shape", []))
             raise FeatureError(
                 f"{path}: holds {kind} {shape}, expected floating-point numbers [1, dim, h, w]; it "
                 "is of another format"
@@ -301,8 +296,7 @@ class NpzFolder:
     def __init__(
         self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
     ) -> None:
-        """Find the files; the boxes are looked for in the folder beside, whose name ends with
-        ``_box``."""
+        """Find the files; boxes are in the folder beside, whose name ends with ``_box``."""
         folder = only_path(paths, "folder")
         self._files = _files(folder, ".npz", lookup)
         self.ids = list(self._files)
@@ -427,8 +421,8 @@ class M2Hdf5:
             if len(sides) != 2 or not ((sides >= 1) & (sides <= _LONGEST_SIDE)).all():
                 raise FeatureError(
                     f"{self._path}, {self._names[image_id]}_size: holds "
-                    f"{' '.join(map(str, sides[:4].tolist()))}, "
-                    "expected height and width in pixels; the file is damaged or of another format"
+                    f"{' '.join(map(str, sides[:4].tolist()))}, expected height and width in "
+                    "pixels; the file is damaged or of another format"
                 )
             size = round(float(sides[1])), round(float(sides[0]))
         return ImageFeatures(image_id, size, arrays)

@@ -1,5 +1,4 @@
-"""Features of timm backbones: maps pooled to a square grid of vectors, and one vector per box of
-another store."""
+"""Features of timm backbones: maps pooled to a square grid, or one vector per box."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
 
 
 def _standardise(backbone: Backbone, pictures: Pictures, *, threads: int) -> str:
-    """Set the scale of the channels; return the hash of the pictures that decide it, on which all
-    features depend."""
+    """Set the scale of the channels; return the hash of the pictures that decide it."""
     views, training = pictures.corpus.views(), pictures.corpus.image_ids("train")
     ids = training[:: -(-len(training) // STANDARDISED_OVER)]
     sample = replace(pictures, views={image_id: views[image_id] for image_id in ids})
@@ -138,8 +136,7 @@ class Backbone(TimmEncoder):
 
     @torch.inference_mode()
     def rows(self, pictures: Tensor) -> Tensor:
-        """Return features float32 [B, grid * grid, dim] on the CPU for pictures uint8 [B, edge,
-        edge, 3]."""
+        """Return pictures uint8 [B, edge, edge, 3] -> float32 [B, grid * grid, dim] (CPU)."""
         with self.half():
             maps = self.maps(pictures).float()
         rows = maps.flatten(2).transpose(1, 2).contiguous().cpu()
@@ -165,11 +162,11 @@ class Backbone(TimmEncoder):
         if min(maps.shape[-2:]) < grid:
             raise ConfigError(
                 f"{self.spec.backbone}: gives maps of {maps.shape[-2]} x {maps.shape[-1]} cells, "
-                "too coarse for `grid: "
-                f"{grid}`; use a larger image_size, an earlier out_index or a smaller grid"
+                f"too coarse for `grid: {grid}`; use a larger image_size, an earlier "
+                "out_index or a smaller grid"
             )
-        # A mean over one cell is that cell; torch's pooling would take a tenth of a training step
-        # to say so.
+        # A mean over one cell is that cell;
+        # torch's pooling would take a tenth of a training step to say so.
         return (
             maps if maps.shape[-2:] == (grid, grid) else functional.adaptive_avg_pool2d(maps, grid)
         )
@@ -201,8 +198,8 @@ def as_maps(features: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
 
 @dataclass(frozen=True)
 class ChannelScale:
-    """Brings channels to one scale: (values - mean) * factor has mean 0 and standard deviation 1
-    over some pictures."""
+    """Brings channels to one scale: (values - mean) * factor has mean 0
+    and standard deviation 1 over some pictures."""
 
     mean: Tensor  # of each channel, float32 [C]
     factor: Tensor  # one over the standard deviation of each channel, float32 [C]
@@ -240,8 +237,7 @@ class ChannelScale:
         return (values - self.mean) * self.factor
 
     def text(self) -> str:
-        """Return all three as JSON, the channels' numbers as base64 of float32, lowest byte
-        first."""
+        """Return all three as JSON; the channels' numbers as base64 of little-endian float32."""
         mean, factor = (
             base64.b64encode(numbers.numpy().astype("<f4").tobytes()).decode()
             for numbers in (self.mean, self.factor)
@@ -290,8 +286,7 @@ class CropEncoder(TimmEncoder):
         device: torch.device,
         boxes: FeatureStore | None = None,
     ) -> None:
-        """Build the model; ``boxes`` is the store with the boxes of the pictures that it
-        prepares."""
+        """Build the model; ``boxes`` is the store with the boxes of its pictures."""
         if spec.embedding == "projected" and "clip" not in spec.backbone:
             raise ConfigError(
                 f"{spec.backbone}: its head gives classes, no projected embedding; set `embedding: "
@@ -316,9 +311,8 @@ class CropEncoder(TimmEncoder):
             part = picture.crop(pixels(box, picture.size, margin=self.spec.margin))
             side = min(part.size)
             middle: tuple[float, float, float, float] = (0, 0, part.width, part.height)
-            if (
-                self.spec.crop == "centre"
-            ):  # the shorter side is scaled, and the middle of the longer one is taken
+            # the shorter side is scaled, and the middle of the longer one is taken
+            if self.spec.crop == "centre":
                 left, top = (part.width - side) / 2, (part.height - side) / 2
                 middle = (left, top, left + side, top + side)
             crops[place] = np.asarray(part.resize((edge, edge), self.resample, box=middle))
@@ -350,20 +344,18 @@ class CropEncoder(TimmEncoder):
 
 
 def own_boxes(store: FeatureStore, image_id: int, size: tuple[int, int]) -> np.ndarray:
-    """Return the boxes [N, 4] of one picture, in its own pixels: those of a resized copy are
-    scaled."""
+    """Return the boxes [N, 4] of one picture, in its own pixels; a resized copy's are scaled."""
     boxes: np.ndarray = store.column([image_id], "boxes")[0].numpy()
     stored = store.sizes([image_id])[0]
-    if (
-        not stored.any() or tuple(stored) == size
-    ):  # a store that does not say the size is taken at its word
+    # a store that does not say the size is taken at its word
+    if not stored.any() or tuple(stored) == size:
         return boxes
     scale = np.asarray(size) / stored
     if abs(scale[0] / scale[1] - 1) > 0.02:
         raise FeatureError(
             f"image id {image_id}: the picture has {size[0]} x {size[1]} pixels, but the boxes in "
-            f"{store.path} are "
-            f"from one of {stored[0]} x {stored[1]}; use the pictures that the boxes were made from"
+            f"{store.path} are from one of {stored[0]} x {stored[1]}; use the pictures that "
+            "the boxes were made from"
         )
     return (boxes * np.tile(scale, 2)).astype(np.float32)
 
@@ -371,8 +363,8 @@ def own_boxes(store: FeatureStore, image_id: int, size: tuple[int, int]) -> np.n
 def pixels(
     box: np.ndarray, size: tuple[int, int], *, margin: float = 0.0
 ) -> tuple[int, int, int, int]:
-    """Return the whole pixels that a box covers, widened by a share of its sides: inside the
-    picture and at least one.
+    """Return the whole pixels that a box covers, widened by a share of its sides:
+    inside the picture and at least one.
 
     Box and pixels are left, top, right, bottom; the size is width and height of the picture.
     """

@@ -1,5 +1,4 @@
-"""Foreign HDF5 files are read in a child process: libhdf5 may spin for ever or crash over a damaged
-one."""
+"""Reads foreign HDF5 in a child process: libhdf5 may hang or crash over a damaged file."""
 
 from __future__ import annotations
 
@@ -86,9 +85,8 @@ def main(seconds: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         try:
             answer = True, function(path, *arguments)
-        except (
-            Exception
-        ) as error:  # libhdf5 and h5py raise whatever the damaged bytes happen to mean
+        except Exception as error:
+            # libhdf5 and h5py raise whatever the damaged bytes happen to mean
             answer = False, " ".join(str(error).split())[:200] or type(error).__name__
         pickle.dump(answer, sys.stdout.buffer)
         sys.stdout.buffer.flush()

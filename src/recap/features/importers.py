@@ -27,16 +27,15 @@ from recap.features.store import FeatureStore
 from recap.settings.features import FORMATS, ImportedFeatures
 
 _NUMBER = re.compile(r"(?:^|[_-])([0-9]+)$")
-_PUBLISHED = re.compile(
-    r"(?:COCO_[a-z]+20\d\d_)?([0-9]{1,19})"
-)  # names that are an image id, or hold COCO's
+# names that are an image id, or hold COCO's
+_PUBLISHED = re.compile(r"(?:COCO_[a-z]+20\d\d_)?([0-9]{1,19})")
 _LARGEST_ID = 2**63 - 1  # ids are stored as int64
 _ROUNDED = 1.001  # a share of a side as float32 or float16 may be a little above 1
 
 
 class Source(Protocol):
-    """An opened format: made from paths, an `ImageIdLookup` and the settings, it knows its images
-    before it reads."""
+    """An opened format: made from paths, an `ImageIdLookup`
+    and the settings, it knows its images before it reads."""
 
     streams: tuple[str, ...]  #: names of the streams that every image has, the main one first
     ids: list[int]
@@ -100,8 +99,7 @@ def _wanted(
     damaged: Sequence[int],
     unfit: set[str],
 ) -> list[int]:
-    """Return the ids to import: all, or those with these files, of which only damaged ones may be
-    missing."""
+    """Return the ids to import: all, or those of these files; only damaged ones may be missing."""
     if lost := sorted(set(damaged) - set(available)):
         log.warning(
             f"{path}: image id {', '.join(map(str, lost))}: no whole entry; left out, as `damaged` "
@@ -117,10 +115,9 @@ def _wanted(
         )
         raise FeatureError(
             f"{path}: no features for image id {missing[0]} ({files[missing[0]]}) and "
-            f"{len(missing) - 1} others "
-            f"of the {len(wanted)} images of the corpus{f'{doubt}--names ids)' if unfit else ''}; "
-            "fetch the files "
-            "that have them, or take them out of it"
+            f"{len(missing) - 1} others of the {len(wanted)} images of the "
+            f"corpus{f'{doubt}--names ids)' if unfit else ''}; fetch the files that have them, "
+            "or take them out of it"
         )
     count = len(available) + len(unfit)
     if count > len(wanted):
@@ -132,8 +129,8 @@ def _wanted(
 
 
 def _check_pixels(records: Iterable[ImageFeatures], path: Path) -> None:
-    """Refuse boxes that are shares of the sides: a box alone may be that small in pixels, all boxes
-    of a file not."""
+    """Refuse boxes that are shares of the sides:
+    a box alone may be that small in pixels, all boxes of a file not."""
     for record in records:
         boxes = [array for name, array in dict(record.values).items() if _is_boxes(name, array)]
         if (
@@ -149,14 +146,12 @@ def _check_pixels(records: Iterable[ImageFeatures], path: Path) -> None:
     )
     raise FeatureError(
         f"{path}: all boxes are between 0 and 1, as those of image id {record.image_id}, {sides}: "
-        "they are "
-        "shares of the sides; multiply each by the width or height of its picture"
+        "they are shares of the sides; multiply each by the width or height of its picture"
     )
 
 
 def _changed(record: ImageFeatures, spec: ImportedFeatures) -> ImageFeatures:
-    """Keep the first rows of the regions, and clip boxes to the picture, where the settings say
-    so."""
+    """Keep the first rows of the regions and clip boxes, where the settings say so."""
     edges = record.size * 2 if any(record.size) else (np.inf,) * 4
     arrays = dict(record.values)
     for name, array in arrays.items():
@@ -166,14 +161,13 @@ def _changed(record: ImageFeatures, spec: ImportedFeatures) -> ImageFeatures:
 
 
 def _is_boxes(name: str, array: np.ndarray) -> bool:
-    return name.endswith("/boxes") and array.shape[1:] == (
-        4,
-    )  # another shape is refused later, with the image's id
+    # another shape is refused later, with the image's id
+    return name.endswith("/boxes") and array.shape[1:] == (4,)
 
 
 class ImageIdLookup:
-    """Turns what a file calls a picture into its id: by the names of a corpus's pictures, whole, or
-    by its number.
+    """Turns what a file calls a picture into its id:
+    by the names of a corpus's pictures, whole, or by its number.
 
     A number is an id where the picture of this id has it in its own name, as COCO's have: of
     pictures that a reader numbered, it would be another one. ``names`` (`ImportedFeatures.names`)
@@ -198,16 +192,17 @@ class ImageIdLookup:
             self._by_stem.setdefault(PurePosixPath(file).stem, []).append(image_id)
 
     def image_id(self, name: str, where: str) -> int | None:
-        """Return the id of ``name`` (``132417``, ``COCO_train2014_000000132417.jpg``,
-        ``photos/dog``); None: unfit."""
+        """Return the id of ``name``, or None.
+
+        Names are like ``132417``, ``COCO_train2014_000000132417.jpg`` or ``photos/dog``.
+        """
         path = PurePosixPath(name)
         if self._files is None or self._names == "ids":
             match = _NUMBER.search(path.stem)
             if match is None or len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
                 raise FeatureError(
                     f"{where}: {path.name[:80]!r} has no image id up to {_LARGEST_ID} at its end "
-                    "and no corpus to find "
-                    "it in; give the --corpus"
+                    "and no corpus to find it in; give the --corpus"
                 )
             return int(match[1])
         alike = [
@@ -236,8 +231,7 @@ class ImageIdLookup:
             )
             raise FeatureError(
                 f"{where}: {name[:80]!r} fits {both}; say with `names` (--names) whether names are "
-                "those of `files` or "
-                "image `ids`, or put the picture's folder before its name"
+                "those of `files` or image `ids`, or put the picture's folder before its name"
             )
         if not fits:
             self.unfit.add(name)
@@ -248,8 +242,8 @@ class EntryIndex(dict[int, Any]):
     """Where each image's entry is."""
 
     def add(self, image_id: int | None, entry: Any, where: str) -> None:
-        """Add an entry; one without an id is of no picture that is asked for, a second one of an
-        image is refused."""
+        """Add an entry; one without an id is of no picture
+        that is asked for, a second one of an image is refused."""
         if image_id in self:
             raise FeatureError(f"{where}: image id {image_id} is duplicated; remove one of the two")
         if image_id is not None:
@@ -260,8 +254,7 @@ def no_rows(image_id: int, where: str) -> FeatureError:
     """Return the error of an image without boxes."""
     return FeatureError(
         f"{where}: image id {image_id} has zero boxes; a model needs at least one vector: extract "
-        "it again with a "
-        "lower threshold, or leave the image out of the corpus"
+        "it again with a lower threshold, or leave the image out of the corpus"
     )
 
 

@@ -1,5 +1,5 @@
-"""What the features of an image are made from, and what earlier runs have left that is still made
-from it.
+"""What the features of an image are made from,
+and what earlier runs have left that is still made from it.
 
 What an earlier run finished is used again only where images are made from the same bytes. Beside
 each shard stands, for each of its images, the sha256 of these bytes and a mark of the files that
@@ -29,14 +29,11 @@ from recap.core.log import log
 from recap.data.files.images import ImageSource
 from recap.features.store import FeatureStore
 
-SHARD, MERGING = (
-    ".shard.h5",
-    ".merging.h5",
-)  # endings of shards, and of a store that is being filled from them
+SHARD = ".shard.h5"  # ends the name of a shard
+MERGING = ".merging.h5"  # that of a store that is being filled from shards
 Mark = list[list[int]]  # of each file: size, time of the last write, inode, time of the last change
-_SETTLED = (
-    2 * 10**9
-)  # ns; what changed later than that may change again without another time: clocks tick coarsely
+# ns; what changed later than that may change again without another time: clocks tick coarsely
+_SETTLED = 2 * 10**9
 _GONE = {
     "missing": "put it back and run the same command again",
     "damaged": "run the same command again",
@@ -47,9 +44,8 @@ _GONE = {
 class Origins:
     """What each image is made from; by default nothing that could change."""
 
-    mark: Callable[[int], Mark] = (
-        lambda image_id: []
-    )  # differs whenever the bytes may differ, which are not read
+    # differs whenever the bytes may differ, which are not read
+    mark: Callable[[int], Mark] = lambda image_id: []
     content: Callable[[int], str] = lambda image_id: ""  # a hash of the bytes
 
 
@@ -62,8 +58,7 @@ def of_files(files: Callable[[int], Sequence[Path]]) -> Origins:
 
 
 def of_store(store: FeatureStore, others: Origins) -> Origins:
-    """Return the origins of images that are made from those of another store, and from something
-    else."""
+    """Return the origins of images made from those of another store and something else."""
     digests = dict(zip(store.ids.tolist(), map(bytes, store.digests), strict=True))
     return Origins(
         lambda image_id: [[int.from_bytes(digests[image_id][:7]), 0], *others.mark(image_id)],
@@ -72,8 +67,8 @@ def of_store(store: FeatureStore, others: Origins) -> Origins:
 
 
 def of_pictures(source: ImageSource, views: Mapping[int, Sequence[str]]) -> Origins:
-    """Return the origins of images that are pictures in folders or zips, whose lists of entries
-    hold a CRC of each."""
+    """Return the origins of images that are pictures in folders
+    or zips, whose lists of entries hold a CRC of each."""
     zips = {root: ZipFile(root) for root in source.roots if not root.is_dir()}
     turned = " upright" if source.upright else ""
     places = {
@@ -116,8 +111,8 @@ def check_unchanged(origins: Origins, before: Mapping[int, Mark]) -> None:
         if origins.mark(image_id) != mark:
             raise FeatureError(
                 f"image id {image_id}: the files it is made from were changed while they were "
-                "read; leave them alone "
-                "and run the same command again, which rebuilds what has changed"
+                "read; leave them alone and run the same command again, which "
+                "rebuilds what has changed"
             )
 
 
@@ -171,8 +166,8 @@ def notes_of(path: Path) -> Path:
 
 
 class Earlier:
-    """Finished images that are still what the job would make; ``stores``: image id -> the store or
-    shard with it."""
+    """Finished images that are still what the job would make;
+    ``stores``: image id -> the store or shard with it."""
 
     def __init__(self, ids: Sequence[int], *, job: str, notes: Notes | None) -> None:
         """Look for these images, made by this job.
@@ -210,9 +205,8 @@ class Earlier:
                     content = self._notes.content(int(store.ids[position]))
                     current[position] = store.origins[position].tobytes() == hashed(content)
             damaged, stale = int((wanted & ~intact).sum()), int((wanted & intact & ~current).sum())
-            if damaged and not path.name.endswith(
-                MERGING
-            ):  # which lacks what has not been copied yet
+            # which lacks what has not been copied yet
+            if damaged and not path.name.endswith(MERGING):
                 log.warning(
                     f"{path}: {damaged} images do not match their checksums (making them again)"
                 )

@@ -1,5 +1,5 @@
-"""Regions and segments without a detector: the cells of another store's grid, pooled over areas of
-the picture.
+"""Regions and segments without a detector:
+the cells of another store's grid, pooled over areas of the picture.
 
 The built-in scenes know what is where: their objects' boxes stand for a detector's regions, their
 masks for the segments of a panoptic model. Both are the truth, which no detector gives: a model on
@@ -40,10 +40,8 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
         raise ConfigError(
             "kind 'pooled' pools the cells of another store: say which with --cells, and --corpus"
         )
-    cells, ids = (
-        FeatureStore(job.cells, GRID),
-        list(job.wanted(Corpus.read(job.corpus).views(), job.corpus)),
-    )
+    cells = FeatureStore(job.cells, GRID)
+    ids = list(job.wanted(Corpus.read(job.corpus).views(), job.corpus))
     cells.require(ids)
     truth = _truth(spec, job)
 
@@ -74,8 +72,7 @@ def _truth(spec: PooledFeatures, job: ExtractionJob) -> dict[int, Mapping[str, A
     if path is None:
         raise ConfigError(
             f"areas {spec.areas!r} are those of {BOXES}, which the built-in scenes have; say where "
-            "with --products, "
-            "or take areas 'merged'"
+            "with --products, or take areas 'merged'"
         )
     checksums.check(path)
     return {record["image_id"]: record for record in read_json(path)["images"]}
@@ -94,8 +91,7 @@ def pooled_features(
     if side * side != len(values):
         raise FeatureError(
             f"{cells.path}: image id {image_id} has {len(values)} vectors, no square grid; pool "
-            "the cells of one "
-            "picture"
+            "the cells of one picture"
         )
     if spec.areas == "merged":
         assert spec.regions is not None
@@ -118,14 +114,13 @@ def pooled_features(
 def _true_areas(
     areas: str, cells: np.ndarray, side: int, scene: Mapping[str, Any], size: tuple[int, int]
 ) -> dict[str, np.ndarray]:
-    """Return what boxes.json's areas give of cells [side * side, C] in a picture of this width and
-    height."""
+    """Return what areas of boxes.json give of cells [side * side, C] of a picture."""
     objects = scene["objects"]
     if areas == "boxes":
         boxes = np.asarray([item["box"] for item in objects], np.float64)
         return {REGION: pool(cells, box_shares(boxes, size, side)), f"{REGION}/boxes": boxes}
-    # On the canvas that the scene was painted on, bool [R, edge, edge]; the ground is where no
-    # object is.
+    # On the canvas that the scene was painted on,
+    # bool [R, edge, edge]; the ground is where no object is.
     things = np.stack(
         [painted_mask(item["shape"], tuple(item["drawn"]), size=size[0]) for item in objects]
     )
@@ -142,15 +137,14 @@ def _true_areas(
 
 
 def pool(cells: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return means of cells [N, C], each weighted by its share in an area [R, N]: float32 [R,
-    C]."""
+    """Return means of cells [N, C], weighted by their share in an area [R, N]: float32 [R, C]."""
     weights = shares / shares.sum(1, keepdims=True)
     return (weights @ cells).astype(np.float32)
 
 
 def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
-    """Return connected groups of cells [side * side, C] that are alike, bool [R, side, side]; each
-    cell is in one.
+    """Return connected groups of cells [side * side, C] that are alike,
+    bool [R, side, side]; each cell is in one.
 
     Cells are merged until ``count`` groups are left (average linkage); two cells are as far apart
     as the cosine of their vectors says, plus a little for their distance in the picture. A group
@@ -187,8 +181,7 @@ def tight_boxes(masks: np.ndarray) -> np.ndarray:
 
 
 def box_shares(boxes: np.ndarray, size: tuple[int, int], side: int) -> np.ndarray:
-    """Return how much of each of side x side cells boxes [R, 4] cover, float64 [R, side * side] in
-    raster order."""
+    """Return the share of each cell that boxes [R, 4] cover, float64 [R, side * side]."""
     low, high = np.arange(side), np.arange(side) + 1
     columns, rows = (
         np.clip(np.minimum(high, last[:, None]) - np.maximum(low, first[:, None]), 0, 1)
@@ -201,8 +194,7 @@ def box_shares(boxes: np.ndarray, size: tuple[int, int], side: int) -> np.ndarra
 
 
 def mask_shares(masks: np.ndarray, side: int) -> np.ndarray:
-    """Return how much of each cell a mask covers, [R, edge, edge] -> float64 [R, side * side] in
-    raster order."""
+    """Return the share of each cell under masks, [R, edge, edge] -> float64 [R, side * side]."""
     bounds = np.linspace(0, masks.shape[1], side + 1).round().astype(int)
     starts, counts = bounds[:-1], np.diff(bounds)
     sums = np.add.reduceat(

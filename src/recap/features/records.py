@@ -22,9 +22,8 @@ COLUMNS = {
     "attribute_scores": "float32",  # [rows]
     "cells": "uint8",  # [rows, cells] the grid cells that a region touches
 }
-_BEYOND = (
-    1.0  # pixels that a box may reach over the picture's edge: files count edges from 0 or from 1
-)
+# pixels that a box may reach over the picture's edge: files count edges from 0 or from 1
+_BEYOND = 1.0
 
 
 @dataclass(frozen=True)
@@ -33,16 +32,15 @@ class ImageFeatures:
 
     image_id: int
     size: tuple[int, int]  #: (width, height) in pixels; (0, 0) if an imported file does not say
-    #: Float [N, dim] of the main stream; or several arrays by name: ``region``, ``region/boxes``,
-    #: ``grid``.
+    #: Float [N, dim] of the main stream; or several arrays by name:
+    #: ``region``, ``region/boxes``, ``grid``.
     values: np.ndarray | Mapping[str, np.ndarray]
 
 
 def stored_arrays(
     record: ImageFeatures, *, dtype: str, streams: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of one image by their path in the file (``grid/values``), in the stored
-    types."""
+    """Return the arrays of one image by path in the file (``grid/values``), as stored."""
     image = f"image id {record.image_id}"
     if not all(0 <= side < 2**31 for side in record.size):
         raise FeatureError(
@@ -61,8 +59,8 @@ def stored_arrays(
         if len(rows) != 2 or 0 in rows:
             raise FeatureError(
                 f"{image}: {stream} features of shape {list(rows)}, expected [rows, dim] with at "
-                "least one row; look "
-                "at what the extractor gives for this image, or leave it out of the corpus"
+                "least one row; look at what the extractor gives for this image, or "
+                "leave it out of the corpus"
             )
         stored[path] = _typed(image, path, arrays[path], dtype if name == VALUES else COLUMNS[name])
         if len(stored[path]) != rows[0]:
@@ -101,15 +99,13 @@ def _check_boxes(image: str, size: tuple[int, int], boxes: np.ndarray) -> None:
     for box in boxes[~inside.all(1)][:1]:
         raise FeatureError(
             f"{image}: box {[round(float(number), 1) for number in box]} is not inside the picture "
-            f"of {size[0]} x "
-            f"{size[1]} pixels; write left, top, right and bottom, not x, y, width and height, or "
-            "clip the boxes"
+            f"of {size[0]} x {size[1]} pixels; write left, top, right and bottom, not x, y, width "
+            "and height, or clip the boxes"
         )
 
 
 def image_digest(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return the sha256 over all arrays of one image, by name (``grid/values``), type, shape and
-    bytes."""
+    """Return the sha256 of one image's arrays: name , type, shape and bytes."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]

@@ -9,10 +9,9 @@ dim] in one piece and not compressed, so that it can be mapped; ``<stream>/offse
 ...] of ``recap.features.records.COLUMNS``.
 
 HDF5 has checksums of its structure, the attributes have those of the index and of themselves, and
-each image has its
-digest: the first two are compared when a store is opened, a digest when a process reads an image
-for the first time. A file of somebody else, over which HDF5 may hang, does not begin as ours and is
-refused.
+each image has its digest: the first two are compared when a store is opened, a digest when a
+process reads an image for the first time. A file of somebody else, over which HDF5 may hang, does
+not begin as ours and is refused.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ class Index:
     offsets: dict[str, np.ndarray]  # int64 [images + 1] of each stream
 
     def attributes(self, header: Mapping[str, str]) -> dict[str, str]:
-        """Return the attributes of a file with this index: those of ``header``, with the checksums
-        of all."""
+        """Return ``header`` with the checksums of all, the attributes of a file."""
         own = {
             name: text
             for name, text in header.items()
@@ -87,20 +85,18 @@ class Rows:
     offset: int  # of the first, in bytes
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Read rows into memory; unlike mapped pages they are given back when they are not used any
-        more."""
+        """Read rows into memory, which unlike mapped pages are freed after use."""
         return np.fromfile(
             self.path, self.row, stop - start, offset=self.offset + start * self.row.itemsize
         )
 
 
 def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
-    """Return attributes and index of a file, and where its arrays of features are, by path
-    (``grid/values``)."""
+    """Return attributes and index of a file, and the place of each array, by its path."""
     import h5py
 
-    # Locks fail on some network disks and protect nothing here: stores are replaced whole, never
-    # changed.
+    # Locks fail on some network disks and protect nothing here:
+    # stores are replaced whole, never changed.
     with h5py.File(path, "r", locking=False) as file:
         attributes = {name: text.decode() for name, text in file.attrs.items()}
         if attributes["layout"] != LAYOUT:
@@ -126,8 +122,8 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
 
 
 class FeatureStore:
-    """The features of a store; opens in milliseconds, holds no file handle, may be pickled and
-    forked."""
+    """The features of a store; opens in milliseconds,
+    holds no file handle, may be pickled and forked."""
 
     def __init__(self, path: str | Path, stream: str | None = None) -> None:
         """Open a store; ``stream`` is the one to read (default: the main one)."""
@@ -155,24 +151,19 @@ class FeatureStore:
                 f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and "
                 "extract it again"
             ) from error
-        self.ids, self.image_sizes, self.digests, self.origins = (
-            index.ids,
-            index.sizes,
-            index.digests,
-            index.origins,
-        )
-        self.offsets, self.streams = (
-            index.offsets,
-            list(index.offsets),
-        )  # the extractor put the main one first
+        self.ids = index.ids
+        self.image_sizes = index.sizes
+        self.digests = index.digests
+        self.origins = index.origins
+        self.offsets = index.offsets
+        self.streams = list(index.offsets)  # the extractor put the main one first
         self.stream = self._named(stream or self.streams[0])  # that is read if no other is named
         self.dim = self.shape(self.stream)[1]  # length of its feature vectors
         # Changes when extractor, weights, images or any stored number change.
         self.feature_hash = self.attributes["feature_hash"]
         self._tensors: dict[str, torch.Tensor] = {}
-        self._compared = np.zeros(
-            len(self.ids), bool
-        )  # images whose digest this process has looked at
+        # images whose digest this process has looked at
+        self._compared = np.zeros(len(self.ids), bool)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FeatureStore, (self.path, self._chosen)
@@ -189,8 +180,8 @@ class FeatureStore:
     def read(
         self, image_ids: Sequence[int], stream: str | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return features of images, float32 [B, N, dim], zero beyond an image's own rows; and
-        which are real [B, N].
+        """Return features of images, float32 [B, N, dim],
+        zero beyond an image's own rows; and which are real [B, N].
 
         Images are in the order given, in which an id may be repeated; N is the largest number of
         rows in this batch.
@@ -202,8 +193,8 @@ class FeatureStore:
     def column(
         self, image_ids: Sequence[int], name: str, stream: str | None = None
     ) -> torch.Tensor:
-        """Return a column beside the features, such as ``boxes``, as [B, N, ...], zero beyond an
-        image's own rows."""
+        """Return a column beside the features, such as ``boxes``,
+        as [B, N, ...], zero beyond an image's own rows."""
         stream = self._named(stream)
         if name not in self.columns(stream):
             others = ", ".join(self.columns(stream)) or "features alone"
@@ -230,15 +221,14 @@ class FeatureStore:
         return self._mapped[f"{self._named(stream)}/{name}"].shape
 
     def made_by(self) -> str:
-        """Return the hash of extractor, weights and type of the numbers: equal for stores of other
-        images, too."""
+        """Return the hash of extractor, weights and type of numbers; other images keep it."""
         return value_hash({key: self.attributes[key] for key in _MADE_BY})
 
     def blocks(
         self, first: int = 0, last: int | None = None
     ) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-        """Yield start and stop of positions, from ``first`` to ``last``, and their arrays by path,
-        as stored.
+        """Yield start and stop of positions, from ``first`` to ``last``,
+        and their arrays by path, as stored.
 
         A block holds about 16 MiB, so that memory stays bounded however large the file is.
         """
@@ -275,8 +265,8 @@ class FeatureStore:
             )
             raise FeatureError(
                 f"{self.path}: no features for image id {missing[0]}{others}; this store was made "
-                "from another corpus "
-                "or from fewer images: extract the features again from this corpus"
+                "from another corpus or from fewer images: extract the features "
+                "again from this corpus"
             )
         return positions
 
@@ -308,15 +298,14 @@ class FeatureStore:
     def _changed(self, position: int) -> FeatureError:
         return FeatureError(
             f"{self.path}: the content of image id {self.ids[position]} does not match its "
-            "checksum; "
-            "delete the file and extract it again"
+            "checksum; delete the file and extract it again"
         )
 
     def _gather(
         self, image_ids: Sequence[int], path: str, dtype: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return one array's rows of images as [B, N, ...], zero beyond an image's own, and which
-        are real [B, N]."""
+        """Return one array's rows of images as [B, N, ...],
+        zero beyond an image's own, and which are real [B, N]."""
         import torch
 
         positions = self.positions(image_ids)
@@ -328,21 +317,21 @@ class FeatureStore:
         starts, counts = offsets[positions], offsets[positions + 1] - offsets[positions]
         places, width = np.arange(int(counts.max(initial=0))), rows.row.itemsize
         mask = torch.from_numpy(places < counts[:, None])
-        # In the order of the file: a cold disk reads forwards, and all at once; a warm one loses
-        # microseconds.
+        # In the order of the file: a cold disk reads forwards,
+        # and all at once; a warm one loses microseconds.
         for image in np.argsort(starts, kind="stable").tolist():
             begin = rows.offset + int(starts[image]) * width
             page = begin - begin % mmap.PAGESIZE
             self._map.madvise(mmap.MADV_WILLNEED, page, begin + int(counts[image]) * width - page)
-        # One operation for the whole batch; where an image has fewer rows, its last one is repeated
-        # until it is zeroed.
+        # One operation for the whole batch; where an image has fewer rows,
+        # its last one is repeated until it is zeroed.
         taken = torch.from_numpy(
             (starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel()
         )
         if path not in self._tensors:
             with warnings.catch_warnings():
-                # torch has no read-only tensors; nothing here writes to it, and it does not leave
-                # this class.
+                # torch has no read-only tensors;
+                # nothing here writes to it, and it does not leave this class.
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
                 self._tensors[path] = torch.from_numpy(self._mapped[path])
         values = self._tensors[path].index_select(0, taken)
@@ -363,16 +352,16 @@ class FeatureStore:
 
 
 def info(file: str | Path, *, spec: FeaturesConfig | None = None) -> str:
-    """Return a description of a store for people, after checking its content; ``spec``: what must
-    have made it."""
+    """Return a description of a store for people,
+    after checking its content; ``spec``: what must have made it."""
     store = FeatureStore(file)
     extractor = json.loads(store.attributes["extractor"])
     for key, wanted in spec.identity().items() if spec else ():
         if extractor.get(key) != wanted:
             raise FeatureError(
                 f"{store.path}: made by another extractor than the settings name: {key} is "
-                f"{extractor.get(key)!r} "
-                f"instead of {wanted!r}; name its settings, or extract it again"
+                f"{extractor.get(key)!r} instead of {wanted!r}; name its "
+                "settings, or extract it again"
             )
     store.verify()
     ids = store.ids.tolist()
@@ -398,8 +387,7 @@ def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
     columns = "".join(f", with {', '.join(names)}" for names in [store.columns(stream)] if names)
     return (
         f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, "
-        f"{dtype}{columns}; mean "
-        f"{real.mean():.4g}, sd {real.std():.4g}, largest {real.abs().max():.4g}, "
-        f"{100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels (in "
-        f"{len(sample)} images)"
+        f"{dtype}{columns}; mean {real.mean():.4g}, sd {real.std():.4g}, largest "
+        f"{real.abs().max():.4g}, {100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} "
+        f"% dead channels (in {len(sample)} images)"
     )

@@ -1,5 +1,4 @@
-"""Tensors of others, read without running code: safetensors, torch.save's files, and pickled arrays
-by name."""
+"""Reads foreign tensors without running code: safetensors, torch.save, pickled arrays."""
 
 from __future__ import annotations
 
@@ -35,13 +34,12 @@ def read_tensors(path: Path, refused: type[RecapError]) -> Any:
         if path.suffix == ".pkl":
             return load_plain(path.read_bytes(), arrays=True)
         _check_sums(path)
-        # Random states of numpy, which some checkpoints hold beside the tensors, are read without
-        # numpy.
+        # Random states of numpy, which some checkpoints
+        # hold beside the tensors, are read without numpy.
         states: list[Any] = [(Opaque, name) for name in ARRAYS if name.startswith("numpy.")]
         with warnings.catch_warnings(), torch.serialization.safe_globals(states):
-            warnings.simplefilter(
-                "ignore"
-            )  # of old pickles, which are read or refused all the same
+            # of old pickles, which are read or refused all the same
+            warnings.simplefilter("ignore")
             return plain(torch.load(path, map_location="cpu", weights_only=True), _check_tensor)
     except Exception as error:  # torch and pickle raise whatever the damaged bytes happen to mean
         code = re.search(r"(?:GLOBAL |names ')([\w.]+)", str(error))
@@ -52,16 +50,13 @@ def read_tensors(path: Path, refused: type[RecapError]) -> Any:
             reason = f" ({cause(error)})"
         raise refused(
             f"{path}: is damaged, or holds more than tensors, which could run code{reason}; fetch "
-            "it again, or where "
-            "it can be trusted, read it with torch.load(.., weights_only=False) and write its "
-            "tensors alone with "
-            "torch.save or as safetensors"
+            "it again, or where it can be trusted, read it with torch.load(.., weights_only=False) "
+            "and write its tensors alone with torch.save or as safetensors"
         ) from error
 
 
 def _check_tensor(value: Any) -> None:
-    """Refuse a tensor that is more than rows of numbers in memory of its own, before anything is
-    copied."""
+    """Refuse a tensor that is no rows of numbers in memory of its own, before a copy."""
     if not isinstance(value, torch.Tensor):
         return
     plain_layout = value.layout == torch.strided and not value.is_nested

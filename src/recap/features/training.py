@@ -1,5 +1,5 @@
-"""Small trainings of a backbone before its features are used: to name what boxes hold, or the words
-of captions.
+"""Small trainings of a backbone before its features are used:
+to name what boxes hold, or the words of captions.
 
 `pretrain` is to the built-in scenes what a detector trained on Visual Genome's objects and
 attributes is to photographs (Anderson et al. 2018, section 3.1): captions are not seen, only boxes
@@ -52,9 +52,8 @@ NAMES = ("shape", "colour", "size", "texture")
 MOST = 2  # middles of boxes told apart in one cell
 
 Batch = TypeVar("Batch")
-Words = tuple[
-    Tensor, list[int], Tensor
-]  # pictures of all views, number of views and words of each image
+# pictures of all views, number of views and words of each image
+Words = tuple[Tensor, list[int], Tensor]
 
 
 def fit(
@@ -106,8 +105,7 @@ def pretrain(
     threads: int,
     out: Path,
 ) -> None:
-    """Train the backbone on the boxes of the training pictures and write its weights as
-    safetensors."""
+    """Train the backbone on the boxes of the training pictures; write its weights."""
     settings, target = spec.pretraining, select_device(device)
     assert settings is not None  # the workflow pretrains no others
     torch.set_num_threads(threads)
@@ -187,8 +185,8 @@ def cell_labels(
 
 
 def _covered(low: float, high: float, cell: float, grid: int) -> tuple[slice, int]:
-    """Return the cells along one axis whose centers are in [low, high), at least that of its
-    middle; and the latter."""
+    """Return the cells along one axis whose centers are
+    in [low, high), at least that of its middle; and the latter."""
     middle = min(grid - 1, int((low + high) / 2 / cell))
     inside = [place for place in range(grid) if low <= (place + 0.5) * cell < high] or [middle]
     return slice(inside[0], inside[-1] + 1), middle
@@ -204,8 +202,7 @@ def tune(
     threads: int,
     out: Path,
 ) -> None:
-    """Tune the backbone on the captions of the training images and write its weights as
-    safetensors."""
+    """Tune the backbone on the captions of the training images; write its weights."""
     settings, target = spec.word_tuning, select_device(device)
     assert settings is not None  # the workflow tunes no others
     torch.set_num_threads(threads)
@@ -304,8 +301,8 @@ def _chosen_words(
     if not words:
         raise DataError(
             f"{dataset}: no word stands in the captions of {least} to {most:.0f} of the "
-            f"{len(captions)} training "
-            "images; change `least_images` or `most_images` of `word_tuning`"
+            f"{len(captions)} training images; change `least_images` or "
+            "`most_images` of `word_tuning`"
         )
     return words[: settings.words]
 
@@ -320,8 +317,8 @@ class WordHead(nn.Module):
     """Scores words in each cell of a map whose channels are first standardized."""
 
     def __init__(self, scale: ChannelScale, *, share: Tensor, cells: float) -> None:
-        """Begin with scores that give each word its share [W] of the images, whose views have so
-        many cells in all."""
+        """Begin with scores that give each word its share [W]
+        of the images, whose views have so many cells in all."""
         super().__init__()
         self.mean: Tensor
         self.factor: Tensor

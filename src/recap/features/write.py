@@ -1,5 +1,5 @@
-"""Makes feature stores: what earlier runs have finished is kept, the rest is extracted in shards,
-then all is merged.
+"""Makes feature stores: what earlier runs have finished is kept,
+the rest is extracted in shards, then all is merged.
 
 Every file is complete or absent, but for the store that is filled from the shards: it is laid out
 first, a shard is removed when its images are on the disk, and after a kill the images that match
@@ -35,9 +35,8 @@ from recap.features.store import MAGIC, FeatureStore, Index, Rows
 
 Extract = Callable[[list[list[int]]], Iterator[ImageFeatures]]
 Form = Mapping[str, np.dtype]  # a row of each array by its path (``grid/values``), with its shape
-Sources = dict[
-    Path, tuple[FeatureStore, list[int]]
-]  # stores and shards with the ids of images, ascending
+# stores and shards with the ids of images, ascending
+Sources = dict[Path, tuple[FeatureStore, list[int]]]
 
 _OURS = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.(shard|merging)\.h5(\.origins\.json)?")
 _PAGE = 4096  # bytes
@@ -72,28 +71,26 @@ class Finished(BaseModel):
     ids: list[int]  # of all images, ascending
 
 
-def build_store(
+def build_store(  # noqa: C901
     *,
     out: Path,  # the store; written last, in one step
     shards: Path,  # folder for the unfinished work; other files in it are left alone
     ids: Sequence[int],  # all image ids, in any order
     shard_size: int,  # images per shard; an interrupted run loses at most one shard of work
     dtype: str,  # float16 or float32, the type of the stored values
-    # 16 hex digits, a hash of all that an image's values depend on but the bytes that `origins`
-    # tells of
+    # 16 hex digits, a hash of all that an image's values
+    # depend on but the bytes that `origins` tells of
     job: str,
     attributes: Mapping[str, str],  # extractor, extractor_hash, weights_sha256, made_with
     # gets the ids of the missing shards, one list per shard, and yields features in that order
     extract: Extract,
-    streams: Sequence[str] = (
-        GRID,
-    ),  # names of the streams that every image has, the main one first
+    # names of the streams that every image has, the main one first
+    streams: Sequence[str] = (GRID,),
     origins: Origins | None = None,  # what each image is made from; None: nothing that could change
-    kept: Path
     # another name of the store, which grows from it when `out` is gone and drops no image
-    | None = None,
-    part: Part
-    | None = None,  # extract a share of the shards alone, and note what all parts are merged by
+    kept: Path | None = None,
+    # extract a share of the shards alone, and note what all parts are merged by
+    part: Part | None = None,
 ) -> None:
     """Extract what earlier runs have not left, pack all into ``out``, and remove the shards.
 
@@ -163,8 +160,8 @@ def build_store(
 
 
 def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | None) -> None:
-    """Pack what several parts have extracted into a store, and remove the shards; ``files``:
-    `Part.done` of each."""
+    """Pack what several parts have extracted into a store,
+    and remove the shards; ``files``: `Part.done` of each."""
     parts = [read_json(file, Finished) for file in files]
     for file, part in zip(files, parts, strict=True):
         if part != parts[0]:
@@ -173,8 +170,8 @@ def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | 
             )
             raise FeatureError(
                 f"{file}: its {', '.join(differing) or 'images'} differ from those of {files[0]}; "
-                "delete both and make "
-                "all parts on machines of one kind, or set `extraction_parts: 1`"
+                "delete both and make all parts on machines of one kind, or "
+                "set `extraction_parts: 1`"
             )
     first = parts[0]
     job = first.header["job"]
@@ -194,8 +191,7 @@ def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | 
     if lacking := earlier.lacks(first.ids):
         raise FeatureError(
             f"{shards}: no part has the features of image id {lacking[0]} and {len(lacking) - 1} "
-            "others; delete "
-            f"{files[0]} and the files beside it, and make the parts again"
+            f"others; delete {files[0]} and the files beside it, and make the parts again"
         )
     notes = Notes(Origins(), (), _noted(shards, job, kept))
     _finish(earlier, out, shards=shards, kept=kept, header=first.header, notes=notes)
@@ -273,8 +269,8 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
     """
     import h5py
 
-    # Allocated at once and not written, so that features can be put at their places without HDF5,
-    # in any order.
+    # Allocated at once and not written,
+    # so that features can be put at their places without HDF5, in any order.
     places = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     places.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     places.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -301,8 +297,8 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
                 name, (count, *row.shape), row.base, dcpl=places, track_times=False
             )
             rows[name] = Rows(path, row, count, data.id.get_offset())
-        # Texts of fixed length lie under these checksums; those of any length do not, and damaged
-        # ones hang HDF5.
+        # Texts of fixed length lie under these checksums;
+        # those of any length do not, and damaged ones hang HDF5.
         file.attrs.update(
             {key: np.bytes_(text.encode()) for key, text in index.attributes(header).items()}
         )
@@ -317,8 +313,7 @@ def _fill(
     first: Mapping[str, int],
     blocks: Iterable[Mapping[str, Any]],
 ) -> None:
-    """Write pieces of all arrays one after the other, each array from its row ``first[path]``
-    on."""
+    """Write pieces of all arrays in turn, each array from its row ``first[path]`` on."""
     at = dict(first)
     with path.open("r+b") as file:
         for block in blocks:
@@ -362,8 +357,7 @@ def _write_shard(
             )
             raise FeatureError(
                 f"image id {image_id}: has {one}, the images before it {others}; the extractor "
-                "must give every image "
-                "the same arrays, with vectors of one length"
+                "must give every image the same arrays, with vectors of one length"
             )
     index = Index(
         np.asarray(ids, np.int64),

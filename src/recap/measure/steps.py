@@ -1,5 +1,5 @@
-"""What `recap measure` writes: counts and times of real steps of models at their true size, on
-random inputs.
+"""What `recap measure` writes: counts and times of real steps
+of models at their true size, on random inputs.
 
 It needs the base install alone: no data, no network, no parameter file.
 
@@ -49,22 +49,18 @@ from recap.training.distributed import Group
 from recap.training.loop import Objective, OptimizerStep
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
 
-# Sizes of a step of COCO: a grid of 7 x 7 vectors, five captions an image, a vocabulary of words
-# that occur five times.
+# Sizes of a step of COCO: a grid of 7 x 7 vectors,
+# five captions an image, a vocabulary of words that occur five times.
 IMAGES, VECTORS, WIDTH, IDS, CAPTIONS, WORDS, LONGEST, BEAM = 10, 49, 2048, 9488, 5, 12, 17, 5
 _FEW_IMAGES = 4  # of the step whose operations and bytes are counted
 _SECONDS_ON_CPU = 2.0  # of a timed step, which has as many images of the batch as that allows
 _REPEATS = 3
-_WAITS = (
-    "_local_scalar_dense",
-    "nonzero",
-    "masked_select",
-)  # at which the CPU waits for its device
+# at which the CPU waits for its device
+_WAITS = ("_local_scalar_dense", "nonzero", "masked_select")
 
 
 def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape]:
-    """Yield the three works of every registered kind: its defaults, which are its paper's sizes, or
-    its example."""
+    """Yield the three works of every kind, by its defaults (its paper's sizes) or its example."""
     for kind, config in MODELS.classes().items():
         settings = config.example() if tiny else config.model_validate({"kind": kind})
         streams = {
@@ -83,8 +79,7 @@ def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape
 
 
 class Trial:
-    """A model of the size of a shape, and what it is tried on: random images with random
-    captions."""
+    """A model of the size of a shape, with random images and captions."""
 
     def __init__(self, shape: StepShape, device: torch.device) -> None:
         assert shape.inputs.ids is not None
@@ -96,23 +91,19 @@ class Trial:
         self._streams = {name: shape.inputs.streams[name] for name in self.model.reads(inputs)}
 
     def images(self, number: int) -> Images:
-        """Return images with random vectors, and their boxes, in every stream that the model
-        reads."""
+        """Return images with random vectors, and their boxes, for every stream of the model."""
         size = torch.tensor([640.0, 480.0])  # of a picture, in pixels
         streams = {}
         for name, stream in self._streams.items():
             vectors = max(1, round(stream.vectors))
-            values, mask = (
-                torch.rand(number, vectors, stream.width),
-                torch.ones(number, vectors, dtype=torch.bool),
-            )
+            values = torch.rand(number, vectors, stream.width)
+            mask = torch.ones(number, vectors, dtype=torch.bool)
             boxes = (torch.rand(number, vectors, 2, 2).sort(2).values * size).flatten(2)
             streams[name] = Stream(values, mask, boxes, size.expand(number, 2))
         return Images(streams)
 
     def captions(self, number: int) -> dict[int, list[list[int]]]:
-        """Return captions of random ids for so many images: one of the longest, the others of the
-        mean length."""
+        """Return random captions for so many images: one longest, the others of mean length."""
         sizes = self.shape.inputs
         lengths = [sizes.longest - 1, *[round(sizes.words) - 1] * (round(sizes.captions) - 1)]
         return {
@@ -154,25 +145,24 @@ class Trial:
             ).tokens
 
     def step(self, number: int) -> Callable[[], Any]:
-        """Return one step on so many images as a function: an optimizer step of a stage, or the
-        decoding of a batch."""
+        """Return one step on so many images as a function:
+        an optimizer step of a stage, or the decoding of a batch."""
         images, settings = self.images(number).to(self.device), self.shape.settings
         if isinstance(settings, DecodingSettings):
             self.model.eval()
             return partial(self.search, images, settings)
         captions = self.captions(number)
         batch = Batch.of(list(captions), images, caption_tensor(list(captions.values())))
-        middle = Counters(
-            epoch=settings.epochs // 2
-        )  # of scheduled sampling, which rises with the epochs
+        # of scheduled sampling, which rises with the epochs
+        middle = Counters(epoch=settings.epochs // 2)
         return partial(self.optimizer_step(captions), batch, middle, steps=10**6)
 
 
 def write_steps(
     out: Path, *, device: torch.device, tiny: bool, compiled: bool, shapes: Sequence[StepShape]
 ) -> int:
-    """Measure steps of these shapes, or of every kind at its paper's sizes; write `out` after each;
-    return how many.
+    """Measure steps of these shapes, or of every kind at its paper's sizes;
+    write `out` after each; return how many.
 
     With `tiny` models have the sizes of their tests: a look whether all works, in a minute, whose
     times mean nothing.
@@ -202,8 +192,8 @@ def write_steps(
 
 
 def measure(shape: StepShape, *, device: torch.device, compiled: bool = False) -> dict[str, Any]:
-    """Run a few steps of a shape: one that is counted, then the quickest of three; return the row
-    of the file.
+    """Run a few steps of a shape: one that is counted,
+    then the quickest of three; return the row of the file.
 
     On a CPU one thread works, on a part of the batch, and its own seconds count, not those of other
     programs.
@@ -316,9 +306,8 @@ def _formulas() -> dict[Any, Callable[..., int]]:
         ),
     ):
         formulas.setdefault(cpu, flop_registry[gpu])
-    packed = getattr(
-        torch.ops.mkldnn, "_linear_pointwise", None
-    )  # a product with a weight in oneDNN's layout
+    # a product with a weight in oneDNN's layout
+    packed = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if packed is not None:
         formulas.setdefault(packed, lambda x, *_, out_val, **__: 2 * x.numel() * out_val.shape[-1])
     return formulas

@@ -23,8 +23,7 @@ _METEOR_SEPARATOR = re.compile(r"\|{3,}")
 
 
 def sanitize(caption: str) -> str:
-    """Return a caption as one line, stripped: control characters and METEOR's separator ``|||``
-    become spaces."""
+    """Return a caption as one line: control characters and METEOR's ``|||`` become spaces."""
     cleaned = "".join(
         " " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in caption
     )
@@ -32,14 +31,12 @@ def sanitize(caption: str) -> str:
 
 
 class Gap(MetricError):
-    """A metric that has no value for these captions or on this machine, however often it is
-    tried."""
+    """A metric that has no value for these captions or on this machine."""
 
 
 @dataclass(frozen=True)
 class Tokenized:
-    """Tokenized captions, by image id in sorted order, and the name of the tokenizer (``ptb`` or
-    ``simple``)."""
+    """Tokenized captions by sorted image id, and the tokenizer's name (``ptb``, ``simple``)."""
 
     references: dict[int, list[str]]
     hypotheses: dict[int, str]
@@ -85,8 +82,7 @@ class Captions:
 
 @dataclass(frozen=True)
 class Result:
-    """Scores of a metric: for each of its names one value of the corpus, and one per image, by
-    id."""
+    """Scores of a metric: per name one value of the corpus, and one per image, by id."""
 
     corpus: dict[str, float]
     per_image: dict[str, dict[int, float]]
@@ -100,14 +96,12 @@ class Metric(ABC):
     digits: ClassVar[int] = 1  #: decimal places in tables; differences have one more
     higher_is_better: ClassVar[bool] = True
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset()  #: what must be there
-    products: ClassVar[
-        tuple[str, ...]
-    ] = ()  #: files that it reads of those that a data set's reader writes
+    #: files that it reads of those that a data set's reader writes
+    products: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def version(self) -> dict[str, str]:
-        """Return the field of the signature that says which version scored: ``{"pycocoevalcap":
-        "1.2"}``."""
+        """Return the signature's field of the version: ``{"pycocoevalcap": "1.2"}``."""
 
     @abstractmethod
     def score(self, captions: Captions) -> Result:

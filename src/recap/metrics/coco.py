@@ -1,5 +1,5 @@
-"""COCO's tokens and caption metrics by pycocoevalcap's scorers and jars; fractions of 1, though
-CIDEr may exceed 1.
+"""COCO's tokens and caption metrics by pycocoevalcap's scorers and jars;
+fractions of 1, though CIDEr may exceed 1.
 
 Its ``COCOEvalCap`` downloads, writes into site-packages and never exits after a Java error, so it
 is not used.
@@ -140,12 +140,11 @@ def simple_tokenize(captions: Sequence[str]) -> list[str]:
 
 
 def ptb_tokenize(*lists: Sequence[str], java: Path) -> list[list[str]]:
-    """Return each list of captions as COCO's evaluation tokenizes it: lower case, PTB tokens,
-    punctuation dropped."""
+    """Return captions as COCO tokenizes them: lower case, PTB tokens, no punctuation."""
     with TemporaryDirectory(prefix="recap-ptb-") as name:
         folder = Path(name)
-        # A file for each list, as in pycocoevalcap, and no line break at its end: the lexer looks
-        # ahead over line ends.
+        # A file for each list, as in pycocoevalcap, and no line break at its end:
+        # the lexer looks ahead over line ends.
         for number, captions in enumerate(lists):
             (folder / f"{number}.in").write_bytes(
                 "\n".join(map(sanitize, captions)).encode("utf-8")

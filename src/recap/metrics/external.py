@@ -1,5 +1,4 @@
-"""Metrics beyond COCO's: scores that are brought from outside, by image id, and the truth about the
-built-in scenes."""
+"""Metrics beyond COCO's: scores from outside by image id, and truth about built-in scenes."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ class ExternalScores(Metric):
 
 
 class Rating(ExternalScores):
-    """Mean rating by people: ``ratings.<split>.csv`` with the columns image_id and Rating, on the
-    study's scale."""
+    """Mean rating by people: ``ratings.<split>.csv`` with columns image_id and Rating."""
 
     names: ClassVar[tuple[str, ...]] = ("Rating",)
     scale: ClassVar[Literal[1, 100]] = 1
@@ -130,8 +128,7 @@ class SceneTruth(Metric):
 
 
 class TrueCaptions(SceneTruth):
-    """Share of captions of which every number, size, color, texture, shape, place and background is
-    right."""
+    """Share of captions right in number, size, color, texture, shape, place and background."""
 
     names: ClassVar[tuple[str, ...]] = ("True captions",)
     comparison: ClassVar[str] = "scenes"

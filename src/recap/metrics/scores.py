@@ -1,5 +1,4 @@
-"""Scores captions by several metrics, so that one that fails costs no other its score, and writes a
-run's scores."""
+"""Scores captions by several metrics, one's failure costing no other, and writes scores."""
 
 from __future__ import annotations
 
@@ -29,19 +28,16 @@ class Scores:
     COCO's are fractions of 1 (CIDEr may exceed 1).
     """
 
-    corpus: dict[
-        str, float | None
-    ]  #: of COCO's metrics and those asked for; None where one did not run
+    #: of COCO's metrics and those asked for; None where one did not run
+    corpus: dict[str, float | None]
     per_image: dict[str, dict[int, float]]  #: name -> image id -> value; only names that ran
     tokenizer: str  #: ``ptb``, or ``simple`` where there is no Java
-    versions: dict[str, str] = field(
-        default_factory=dict
-    )  #: fields of the signature: which versions scored
-    not_run: dict[str, str] = field(
-        default_factory=dict
-    )  #: name -> why it has no value here, now or later
-    #: Metric -> why it has no value, but may get one when tried again: Java is missing, or out of
-    #: memory or time.
+    #: fields of the signature: which versions scored
+    versions: dict[str, str] = field(default_factory=dict)
+    #: name -> why it has no value here, now or later
+    not_run: dict[str, str] = field(default_factory=dict)
+    #: Metric -> why it has no value, but may get one when tried again:
+    #: Java is missing, or out of memory or time.
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -122,8 +118,8 @@ def evaluate_captions(
     out: Path,
     **options: Any,
 ) -> Scores:
-    """Score captions; write ``captions.<split>.json``, ``scores.<split>.parquet`` and, last,
-    ``metrics.json``.
+    """Score captions; write ``captions.<split>.json``,
+    ``scores.<split>.parquet`` and, last, ``metrics.json``.
 
     None is written where a metric failed that may run when tried again. ``decoding`` says how the
     captions were searched (`DecodingSettings`), or which file they are from (`OutsideCaptions`).
@@ -138,8 +134,8 @@ def evaluate_captions(
     if scores.failed:
         raise MetricError(
             f"{out}: {'; '.join(scores.failed.values())}; no score was written: see to Java, "
-            "memory and time and "
-            f"repeat the command, or leave {' and '.join(scores.failed)} out of the metrics"
+            "memory and time and repeat the command, or leave "
+            f"{' and '.join(scores.failed)} out of the metrics"
         )
     import pyarrow as pa
     import pyarrow.parquet as pq

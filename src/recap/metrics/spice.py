@@ -33,8 +33,8 @@ MODEL_JARS = {
     ),
 }
 SPICE_MODELS = tuple(f"spice/{jar}" for jar in MODEL_JARS)  # in the list of outside files
-# The bundled serialiser (fst 2.47) reaches into these packages, which Java 16 and later close; Java
-# 8 knows no option.
+# The bundled serialiser (fst 2.47) reaches into these packages,
+# which Java 16 and later close; Java 8 knows no option.
 _OPENED = [
     f"java.base/java.{name}"
     for name in ("lang", "math", "util", "util.concurrent", "net", "text", "io", "time")
@@ -93,8 +93,7 @@ class Spice(CocoMetric):
 
 
 def spice_models_missing() -> MetricError | None:
-    """Return the error about the model that pycocoevalcap lacks (a gap) or has damaged; None: both
-    are there."""
+    """Return the error about the model that pycocoevalcap lacks or has damaged, if any."""
     try:
         for jar in MODEL_JARS:
             _check(package_folder("spice") / "lib" / jar)
@@ -116,17 +115,16 @@ def _check(jar: Path) -> None:
                 return
     raise MetricError(
         f"{jar}: is damaged, it holds no {MODEL_JARS[jar.name]}; remove {jar.name} from "
-        f"{package_folder('spice')}/lib "
-        "and, with its .fetched.json, from spice/ of the inputs folder, and run `recap data "
-        "spice` again"
+        f"{package_folder('spice')}/lib and, with its .fetched.json, from spice/ of the inputs "
+        "folder, and run `recap data spice` again"
     )
 
 
 def install_spice_models(
     files: Mapping[str, OutsideFile], *, into: Path, transfer: Transfer
 ) -> list[Path]:
-    """Fetch and verify the models in the profile's inputs, copy those that pycocoevalcap lacks,
-    return their places."""
+    """Fetch and verify the models in the profile's inputs,
+    copy those that pycocoevalcap lacks, return their places."""
     from recap.data.files.fetch import fetch_files
 
     places = []

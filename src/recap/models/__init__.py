@@ -1,2 +1,1 @@
-"""What all models share: the interface, their inputs, decoding state and cache, ensembles, the
-registry."""
+"""What models share: interface, inputs, decoding state and cache, ensembles, registry."""

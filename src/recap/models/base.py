@@ -1,9 +1,9 @@
 """The interface of every captioner, and how one is built from settings.
 
-    memory = model.encode(images)                   once per image
-    hidden = model.decode(tokens, memory)           teacher forcing, all captions of an image at once
+    memory = model.encode(images)             once per image
+    hidden = model.decode(tokens, memory)     teacher forcing, all captions of an image at once
     logits = model.logits(hidden)
-    state  = model.start(memory)                    one token at a time: equal to teacher forcing
+    state  = model.start(memory)              one token at a time: equal to teacher forcing
     log_probabilities, state = model.step(tokens, state)
 
 Shape letters as in `recap.nn`: B images, C captions or beams, T tokens, N vectors, D width, V ids.
@@ -29,8 +29,7 @@ from recap.settings.kinds import resolve
 
 
 def token_mask(tokens: Tensor) -> Tensor:
-    """Return where captions [B, C, T] have tokens: all but padding, and the first whatever it
-    is."""
+    """Return where captions [B, C, T] have tokens: all but padding, and always the first."""
     mask = tokens != PAD
     return torch.cat([torch.ones_like(mask[..., :1]), mask[..., 1:]], -1)
 
@@ -44,16 +43,16 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     (`recap.settings.models`) own the numbers.
     """
 
-    #: whether the model's streams must come with boxes and image sizes; or the names of those that
-    #: must
+    #: whether the model's streams must come with boxes and image sizes;
+    #: or the names of those that must
     reads_boxes: bool | Sequence[str] = False
     #: passes that `recap.models.compiled` compiles
     compiled_passes: Sequence[str] = ("encode", "decode")
     #: whether compiled captions are padded to buckets of tokens; not where padding changes results
     #: or a loop takes any number of tokens
     in_buckets = True
-    #: keep only the inputs of layers for the backward pass and compute the rest again, in models
-    #: with such layers
+    #: keep only the inputs of layers for the backward pass
+    #: and compute the rest again, in models with such layers
     activation_checkpointing = False
 
     @classmethod
@@ -73,8 +72,10 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     @abstractmethod
     def decode(self, tokens: Tensor, memory: MemoryT) -> Tensor:
-        """Teacher forcing: tokens [B, C, T] (beginning with <bos>, padded at the end) -> hidden [B,
-        C, T, D]."""
+        """Teacher forcing: tokens [B, C, T] -> hidden [B, C, T, D].
+
+        Tokens begin with <bos> and are padded at the end.
+        """
 
     def decode_words(self, tokens: Tensor, index: PackedIndex, memory: MemoryT) -> Tensor:
         """As `decode`, but for the R tokens [B, C, T] that `index` names: [R, D].
@@ -89,8 +90,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         return scores
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V], in at least float32: in 16 bits the probabilities of rare words
-        would vanish."""
+        """[..., D] -> [..., V], in at least float32: in 16 bits rare words would underflow."""
         scores = self.logits(hidden)
         return scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
 
@@ -100,8 +100,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     @abstractmethod
     def step(self, tokens: Tensor, state: StateT) -> tuple[Tensor, StateT]:
-        """One token: tokens [B, C] -> log-probabilities of the next token [B, C, V] and the new
-        state."""
+        """One token: tokens [B, C] -> log-probabilities of the next token [B, C, V] and state."""
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where attention over the image passes its weights, see `recap.models.explained`.
@@ -112,8 +111,8 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
 
 def build_model(settings: ModelConfig, inputs: InputSpec) -> Captioner:
-    """Build the model that settings describe; the classes in `recap.settings.models` say which
-    module has their kind.
+    """Build the model that settings describe;
+    the classes in `recap.settings.models` say which module has their kind.
 
     It is imported here, so that the source of one kind is no part of what another depends on.
     """

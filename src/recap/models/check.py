@@ -1,5 +1,5 @@
-"""Whether the models of a profile can be built, and how many parameters they have, found out before
-the first job."""
+"""Whether the models of a profile can be built,
+and how many parameters they have, found out before the first job."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from recap.plan.run_plan import RunPlan
 from recap.plan.source import job_code
 from recap.settings import ModelConfig
 
-# Of the right order, where the parameter files do not say; what is built on the meta device takes
-# no memory.
+# Of the right order, where the parameter files do not say;
+# what is built on the meta device takes no memory.
 FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
 
 
@@ -55,8 +55,8 @@ def check_models(plan: RunPlan, cache: Path | None = None) -> Parameters:
 
 
 def costs_of(plan: RunPlan, measured: Path | None = None) -> Costs:
-    """Return the costs of a plan by a file of `recap measure`, `work/measured.json`, and the
-    project's own table."""
+    """Return the costs of a plan by a file of `recap measure`,
+    `work/measured.json`, and the project's own table."""
     parameters = check_models(plan, Path(Paths(plan).work) / "checked_models.json")
     return Costs(plan, parameters, measured_costs(plan.params, measured))
 

@@ -1,5 +1,5 @@
-"""The passes of a training under `torch.compile`: few kernels, which CUDA graphs replay without the
-host.
+"""The passes of a training under `torch.compile`:
+few kernels, which CUDA graphs replay without the host.
 
 Captions are padded to whole buckets of tokens, so that there are few shapes. A recurrent model
 compiles one word, which its loop calls. The step of a search is one graph too, whose sizes are
@@ -43,10 +43,8 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
         longer = pad(tokens, (0, -tokens.shape[-1] % BUCKET if model.in_buckets else 0), value=PAD)
         return index.pack(model.decode(longer, memory)[..., : tokens.shape[-1], :])
 
-    plain_step, compiled_step = (
-        model.step,
-        torch.compile(model.step, backend=backend, mode=mode, dynamic=True),
-    )
+    plain_step = model.step
+    compiled_step = torch.compile(model.step, backend=backend, mode=mode, dynamic=True)
 
     def step(tokens: Tensor, state: State[Any]) -> tuple[Tensor, State[Any]]:
         # Sizes 0 and 1 would have graphs of their own.
@@ -60,8 +58,7 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
 def _with_gradient(
     plain: Callable[..., Any], compiled: Callable[..., Any], *, begins: bool
 ) -> Callable[..., Any]:
-    """Return a pass that is compiled where a gradient is asked for; `begins`: each call begins a
-    step."""
+    """Return a pass that is compiled where a gradient is needed; `begins`: calls begin a step."""
 
     def run(*inputs: Any) -> Any:
         if begins:  # what graphs of the step before have written is no longer read
@@ -94,8 +91,7 @@ def or_plain(model: nn.Module, function: Callable[[], Result], *, alone: bool) -
         if not alone:
             raise TrainingError(
                 "execution.compile: the compiled step of one of several processes fails "
-                f"({first_line(error)}); set "
-                "`compile: false`"
+                f"({first_line(error)}); set `compile: false`"
             ) from error
         log.warning(
             f"execution.compile: the compiled step fails ({first_line(error)}); trained without it"

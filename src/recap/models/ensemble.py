@@ -1,5 +1,4 @@
-"""An ensemble of models: the mean of their token probabilities, as the captioning code bases have
-it."""
+"""An ensemble of models: the mean of their token probabilities, as in released code."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
         return EnsembleMemory(parts[0].values, parts[0].mask, parts)
 
     def decode(self, tokens: Tensor, memory: EnsembleMemory) -> Tensor:
-        """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V], which `logits`
-        passes on."""
+        """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V]; `logits` passes."""
         pairs = zip(self.models, memory.parts, strict=True)
         return self._mean(
             [model.log_probabilities(model.decode(tokens, part)) for model, part in pairs]
@@ -64,8 +62,7 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
         return EnsembleState(memory, parts=tuple(model.start(part) for model, part in pairs))
 
     def step(self, tokens: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
-        """One token: tokens [B, C] -> log of the mean probability [B, C, V] and the members' new
-        states."""
+        """One token: tokens [B, C] -> log of the mean probability [B, C, V] and the new states."""
         pairs = zip(self.models, state.parts, strict=True)
         log_probabilities, parts = zip(
             *(model.step(tokens, part) for model, part in pairs), strict=True

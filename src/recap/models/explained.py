@@ -24,8 +24,8 @@ from recap.settings.models import EXPLAINED
 
 @torch.no_grad()
 def attention_maps(model: Captioner, tokens: Tensor, memory: Memory) -> Tensor:
-    """Return the attention over the image's vectors under teacher forcing, [B, C, T, N]; rows sum
-    to 1.
+    """Return the attention over the image's vectors under
+    teacher forcing, [B, C, T, N]; rows sum to 1.
 
     Heads and layers are averaged. Tokens [B, C, T] begin with <bos>; row t is the attention behind
     token t + 1.
@@ -34,8 +34,7 @@ def attention_maps(model: Captioner, tokens: Tensor, memory: Memory) -> Tensor:
     if not modules:
         raise ConfigError(
             f"{type(model).__name__} does not expose attention weights; list their identities in "
-            "`attention_modules` "
-            "(docs/guides/add_a_model.md)"
+            "`attention_modules` (docs/guides/add_a_model.md)"
         )
     maps: list[Tensor] = []
 
@@ -46,9 +45,8 @@ def attention_maps(model: Captioner, tokens: Tensor, memory: Memory) -> Tensor:
         for module in modules:
             hooks.enter_context(module.register_forward_hook(collect))
         model.decode(tokens, memory)
-    whole = all(
-        weights.shape[2] == tokens.shape[2] for weights in maps
-    )  # one call per layer, else one per token
+    # one call per layer, else one per token
+    whole = all(weights.shape[2] == tokens.shape[2] for weights in maps)
     return torch.stack(maps).mean(0) if whole else torch.cat(maps, 2)
 
 
@@ -65,8 +63,8 @@ class Note:
 def explained(
     kind: str, model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]
 ) -> tuple[Tensor, list[Note]]:
-    """Return the attention behind each of T words over the vectors of one image, [T, N], and what
-    else is said.
+    """Return the attention behind each of T words over the vectors
+    of one image, [T, N], and what else is said.
 
     Rows sum to 1 over all vectors that the model reads. `tokens` [1, 1, T + 1] are <bos> and the
     caption.

@@ -1,5 +1,5 @@
-"""GPT-2 (Radford et al. 2019) as a decoder of captions and as a language model, and its pretrained
-weights.
+"""GPT-2 (Radford et al. 2019) as a decoder of captions
+and as a language model, and its pretrained weights.
 
 Pre-norm blocks, learned positions, GELU in its tanh form, layer norms with eps 1e-5, output tied to
 the word table:
@@ -88,8 +88,7 @@ BlockT = TypeVar("BlockT", bound=Gpt2Block)
 
 
 class Gpt2Decoder(nn.Module, Generic[BlockT]):
-    """Words, positions (the longest caption has so many tokens), blocks, the last norm and the tied
-    output."""
+    """Words, positions (the most tokens of a caption), blocks, last norm and tied output."""
 
     def __init__(
         self, *, vocabulary_size: int, d_model: int, positions: int, blocks: Sequence[BlockT]
@@ -113,8 +112,8 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
         if tokens > longest:
             raise ConfigError(
                 f"a caption of {tokens} tokens, <bos> among them, is longer than the {longest} "
-                "learned positions; "
-                "raise `positions` of the model, or lower max_length of vocabulary and evaluation"
+                "learned positions; raise `positions` of the model, or lower max_length of "
+                "vocabulary and evaluation"
             )
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -161,8 +160,7 @@ class LanguageModel(nn.Module):
 
 
 def initialize(decoder: Gpt2Decoder[BlockT]) -> None:
-    """Draw GPT-2's random weights: N(0, 0.02), biases 0, and what ends a residual branch smaller by
-    sqrt(2 layers)."""
+    """Draw GPT-2's random weights: N(0, 0.02), biases 0, residual ends / sqrt(2 layers)."""
     for module in decoder.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=DEVIATION)
@@ -207,8 +205,8 @@ class _Metadata:
 def save_language_model(
     path: Path, decoder: nn.Module, vocabulary_hash: str, *, heads: int
 ) -> None:
-    """Write the weights of a decoder with what their shapes do not say, atomically, and their
-    sha256 beside them."""
+    """Write the weights of a decoder with what their shapes do not say,
+    atomically, and their sha256 beside them."""
     from safetensors.torch import save_file
 
     tensors = {
@@ -216,9 +214,8 @@ def save_language_model(
     }
     about = json.dumps({"heads": heads, "vocabulary_hash": vocabulary_hash})
     with atomic_path(path) as temporary:
-        save_file(
-            tensors, temporary, metadata={METADATA: about}
-        )  # one key: the order of several changes between runs
+        # one key: the order of several changes between runs
+        save_file(tensors, temporary, metadata={METADATA: about})
     checksums.record(path)
 
 
@@ -238,9 +235,8 @@ def load_pretrained(
         if vocabulary is not None and vocabulary.hash != own.vocabulary_hash:
             raise ConfigError(
                 f"{path}: its vocabulary has the hash {own.vocabulary_hash}, that of the captions "
-                f"{vocabulary.hash}; "
-                "train the language model again with the vocabulary of this data set (recap "
-                "pretrain-lm --vocabulary)"
+                f"{vocabulary.hash}; train the language model again with the vocabulary of this "
+                "data set (recap pretrain-lm --vocabulary)"
             )
         (heads,) = {
             module.heads for module in decoder.modules() if isinstance(module, MultiHeadAttention)
@@ -264,8 +260,7 @@ def load_pretrained(
     if missing:
         raise ConfigError(
             f"{path}: lacks {missing[0]!r} and {len(missing) - 1} other tensors; take a deeper "
-            "model, or lower "
-            "decoder_layers"
+            "model, or lower decoder_layers"
         )
     for name in names["taken"]:
         value, shape = tensors[name], places[name].shape
@@ -276,9 +271,8 @@ def load_pretrained(
         ):
             raise ConfigError(
                 f"{path}: {name!r} is {[*value.shape]} of {value.dtype}, the model's is {[*shape]} "
-                "of finite floats; "
-                "give both the same sizes (d_model, d_feed_forward, positions, vocabulary), or "
-                "make the file again"
+                "of finite floats; give both the same sizes (d_model, d_feed_forward, positions, "
+                "vocabulary), or make the file again"
             )
     decoder.load_state_dict({name: tensors[name] for name in names["taken"]}, strict=False)
     log.info(
@@ -317,8 +311,8 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def rename_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released GPT-2's names and layouts to ours: linear layers are (in, out), queries,
-    keys, values one."""
+    """Map the released GPT-2's names and layouts to ours:
+    linear layers are (in, out), queries, keys, values one."""
     own: dict[str, Tensor] = {}
     for name, value in state.items():
         short = name.removeprefix("transformer.")

@@ -1,5 +1,5 @@
-"""What goes into a model: batches of images as named streams of vectors, and what is known of them
-beforehand.
+"""What goes into a model: batches of images as named streams
+of vectors, and what is known of them beforehand.
 
 A feature store holds one or several streams: vectors of regions, of the cells of a grid, of
 segments. Most models read one, `images.main`; others choose by name, `images["region"]`. B images,
@@ -24,9 +24,8 @@ class Stream:
 
     values: Tensor  #: [B, N, F] float32, zero where the mask hides
     mask: Tensor  #: [B, N], True = real
-    boxes: Tensor | None = (
-        None  #: [B, N, 4] left, top, right, bottom in pixels, or None if no model asked for them
-    )
+    #: [B, N, 4] left, top, right, bottom in pixels, or None if no model asked for them
+    boxes: Tensor | None = None
     sizes: Tensor | None = None  #: [B, 2] width and height of the images in pixels, beside boxes
 
 
@@ -83,12 +82,10 @@ class InputSpec:
 
     sizes: Mapping[str, int]  #: F of every stream that the feature stores hold, the main one first
     vocabulary_size: int  #: V, number of ids
-    vocabulary: AnyVocabulary | None = (
-        None  #: the vocabulary itself, for models that read more of it than its size
-    )
-    weights: Path | None = (
-        None  #: file of pretrained weights to start from, for models that have such
-    )
+    #: the vocabulary itself, for models that read more of it than its size
+    vocabulary: AnyVocabulary | None = None
+    #: file of pretrained weights to start from, for models that have such
+    weights: Path | None = None
 
     @property
     def main(self) -> str:

@@ -1,6 +1,8 @@
 """Captioners whose decoder is an LSTM that attends to the image at every token.
 
-    [h, ...] = LSTM([word ; image ; ...]),   attended = attention(h, image vectors),   logits = W hidden
+    [h, ...] = LSTM([word ; image ; ...])
+    attended = attention(h, image vectors)
+    logits = W hidden
 
 What no token changes (keys, values, the image's part of the LSTM's input) is projected once per
 image, and the words of a whole caption at once; only what depends on the last token is computed
@@ -52,8 +54,7 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
 
     @abstractmethod
     def zero_state(self, zero: Tensor, **shared: Any) -> RecurrentT:
-        """Return the state before the first token; zero: [B, 1, D]; shared: fields that all states
-        have."""
+        """Return the state before the first token; zero: [B, 1, D]; shared: common fields."""
 
     @abstractmethod
     def embed(self, tokens: Tensor) -> Tensor:
@@ -90,8 +91,7 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
         return [cast(nn.Identity, self.attention.weights)]
 
     def start(self, memory: GlobalMemory) -> RecurrentT:
-        """Zero state; keys, values and the image's part of the LSTM's input are projected once per
-        image."""
+        """Zero state; keys, values and the image's LSTM input are projected once per image."""
         key_value = self.attention.key_value(Rows(memory.values[:, None]))
         image = self.input_lstm.project_input(memory.summary, self.d_model)
         zero = memory.values.new_zeros(len(image), 1, self.d_model)
@@ -105,8 +105,8 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextState(RecurrentState):
-    """An LSTM's h and c of each beam, [B, C, D], and the context, which the next step and the
-    output layer read."""
+    """An LSTM's h and c of each beam, [B, C, D], and the context,
+    which the next step and the output layer read."""
 
     h: Tensor = field(metadata=PER_BEAM)
     c: Tensor = field(metadata=PER_BEAM)

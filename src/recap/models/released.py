@@ -28,7 +28,7 @@ ANNOTATED = [
     (r"\.a_2$", ".weight"),
     (r"\.b_2$", ".bias"),
 ]
-"""Names of a Transformer in the Annotated Transformer's form (as in ruotianluo/ImageCaptioning.pytorch)."""
+"""Names of a Transformer in the Annotated Transformer's form, as ImageCaptioning.pytorch has it."""
 
 
 def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) -> dict[str, Tensor]:
@@ -41,8 +41,8 @@ def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) ->
 
 
 def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
-    """Apply all rules (pattern and replacement) to every name, in order; a name that none applies
-    to is refused.
+    """Apply all rules (pattern and replacement) to every name,
+    in order; a name that none applies to is refused.
 
     A tensor whose new name has alternatives, such as `query+key+value`, is cut into as many parts.
     """
@@ -67,8 +67,8 @@ def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]]) -> dic
 
 Tensors = Mapping[str, Tensor]
 Options = Mapping[str, Any]  # of the release's configuration; nested keys are joined by dots
-# Options of the releases' searches, a later one before an earlier one -> keys of
-# `DecodingSettings`.
+# Options of the releases' searches,
+# a later one before an earlier one -> keys of `DecodingSettings`.
 SEARCH = {"INFERENCE.BEAM_SIZE": "beam", "MODEL.SEQ_LEN": "max_length"}
 SEARCH |= {"seq_length": "max_length", "max_length": "max_length"}
 BUFFERS = (r"(^|\.)running_\w+$", "a buffer of its decoding")
@@ -79,25 +79,22 @@ SINUSOID = (r"model\.tgt_embed\.1\.pe", "the table of positions, which is comput
 class Release:
     """A paper's released checkpoints."""
 
-    rename: Callable[
-        [Tensors], dict[str, Tensor]
-    ]  #: from tensors by their released names to tensors by ours
+    #: from tensors by their released names to tensors by ours
+    rename: Callable[[Tensors], dict[str, Tensor]]
     #: from tensors by our names, and the release's options, to the keys of our model's settings
     settings: Callable[[Tensors, Options], dict[str, Any]]
-    decoding: Mapping[
-        str, Any
-    ]  #: keys of `DecodingSettings` as the release decodes, if its options do not say
+    #: keys of `DecodingSettings` as the release decodes, if its options do not say
+    decoding: Mapping[str, Any]
     #: the rows of its word tables. end_first: begin, end and padding are row 0, the unknown word is
     #: the last;
     #: torchtext: <unk>, <pad>, <bos>, <eos>, words; byte_pairs: GPT-2's pieces.
     words: Literal["end_first", "torchtext", "byte_pairs"] = "end_first"
-    unused: Sequence[
-        tuple[str, str]
-    ] = ()  #: pattern of released names -> why these tensors are left out
+    #: pattern of released names -> why these tensors are left out
+    unused: Sequence[tuple[str, str]] = ()
     #: our names of the tensors with a row for each word
     tables: Sequence[str] = ("word_embedding.weight", "output.weight", "output.bias")
-    #: our names of tensors whose columns are those of the visual vectors; the first one that is
-    #: there
+    #: our names of tensors whose columns are those of
+    #: the visual vectors; the first one that is there
     features: Sequence[str] = ("feature_embedding.weight",)
 
     def left_out(self, state: Tensors) -> dict[str, str]:
@@ -130,12 +127,11 @@ def layers(tensors: Tensors, stack: str) -> int:
 
 
 def agree(options: Options, expected: Mapping[str, Any]) -> None:
-    """Check that the release's options, as far as they are given, are those of its tensors or of
-    our model."""
+    """Check the release's options, where given, against its tensors or our model."""
     for name, value in expected.items():
         if options.get(name, value) != value:
             raise ConfigError(
                 f"the option {name} is {options[name]!r} in the release's configuration, and "
-                f"{value!r} in the model "
-                "that is built here; give the configuration that belongs to the checkpoint"
+                f"{value!r} in the model that is built here; give the configuration that "
+                "belongs to the checkpoint"
             )

@@ -24,8 +24,8 @@ PER_BEAM = {"per": "beam"}
 
 @dataclass(frozen=True)
 class Memory:
-    """What a model keeps of B images: `values` [B, N, D] and `mask` [B, N], True where a vector is
-    real.
+    """What a model keeps of B images:
+    `values` [B, N, D] and `mask` [B, N], True where a vector is real.
 
     A model may add fields in a subclass: tensors [B, ...], objects with `select`, tuples of such,
     or None.
@@ -124,8 +124,8 @@ class LevelMemory(Memory):
 
 
 def first_vectors(stream: Stream, most: int | None, padded_to: int | None) -> tuple[Tensor, Tensor]:
-    """Return the first vectors of each image, all where `most` is None, [B, N, F], and their mask
-    [B, N].
+    """Return the first vectors of each image,
+    all where `most` is None, [B, N, F], and their mask [B, N].
 
     With `padded_to` images are filled up to so many vectors with zeros that the mask does not hide.
     """
@@ -136,15 +136,14 @@ def first_vectors(stream: Stream, most: int | None, padded_to: int | None) -> tu
     return values, mask
 
 
-INITIAL_TOKENS = (
-    24  # tokens per beam for which space is made at first; the space doubles when it is used up
-)
+# tokens per beam for which space is made at first; the space doubles when it is used up
+INITIAL_TOKENS = 24
 
 
 @dataclass
 class Storage:
-    """Tensors that caches share: keys and values of each layer, [B, H, capacity, K], of which
-    `written` are in use."""
+    """Tensors that caches share: keys and values of each layer,
+    [B, H, capacity, K], of which `written` are in use."""
 
     layers: list[Sequence[Tensor]]  #: a layer has none before its first token
     written: int = 0
@@ -165,9 +164,12 @@ class KeyValueCache:
     own entries by their numbers, its `ancestry`; a beam that continues another takes over its row
     of numbers, not the tensors of any layer:
 
-        token        0      1      2
-        beam 0    entry 0  entry 2  entry 4      after token 0 both beams continued beam 1: the ancestry of beam 0 is
-        beam 1    entry 1  entry 3  entry 5      [1, 2, 4], that of beam 1 is [1, 3, 5]
+        token        0        1        2
+        beam 0    entry 0  entry 2  entry 4
+        beam 1    entry 1  entry 3  entry 5
+
+    After token 0 both beams continued beam 1: the ancestry of beam 0 is [1, 2, 4], that of beam 1
+    is [1, 3, 5].
 
     A cache is a value, as the state that holds it: `extended` returns the next one. The tensors are
     shared and written in place; two caches that extend the same one would overwrite each other, so
@@ -186,8 +188,7 @@ class KeyValueCache:
         )
 
     def extended(self) -> KeyValueCache:
-        """Return a cache with one more entry per beam for its next token, which each layer has to
-        `append`."""
+        """Return a cache with an entry per beam for the next token; each layer has to `append`."""
         images, beams, _ = self.ancestry.shape
         storage = (
             self.storage if self.storage.written == self.size else self.storage.copy(self.size)
@@ -203,9 +204,8 @@ class KeyValueCache:
         """
         entries = [x.detach()[:, :, :, 0].transpose(1, 2) for x in key_value]  # [B, H, C, K]
         stored = self.storage.layers[layer] or [x[:, :, :0] for x in entries]
-        if (
-            torch.compiler.is_compiling()
-        ):  # a graph that writes into what it is given cannot be recorded
+        # a graph that writes into what it is given cannot be recorded
+        if torch.compiler.is_compiling():
             before = [
                 x.narrow(2, 0, self.size - x_new.shape[2])
                 for x, x_new in zip(stored, entries, strict=True)
@@ -241,8 +241,7 @@ class KeyValueCache:
 
     @property
     def mask(self) -> Tensor:
-        """The `attn_mask` [B, C, 1, S] of the shared entries: True where one is a token of the
-        beam."""
+        """The `attn_mask` [B, C, 1, S] of the shared entries: True for tokens of the beam."""
         shape = (*self.ancestry.shape[:2], self.size)
         own = torch.zeros(shape, dtype=torch.bool, device=self.ancestry.device).scatter_(
             2, self.ancestry, True
@@ -250,17 +249,16 @@ class KeyValueCache:
         return own[:, :, None]
 
     def per_beam(self, layer: int) -> KeyValue:
-        """Return the tokens of each beam in order, [B, C, H, T, K]: copies, for attentions that are
-        costly per pair."""
+        """Return the tokens of each beam in order, [B, C, H, T, K]:
+        copies, for attentions that are costly per pair."""
         images, beams, length = self.ancestry.shape
         key, value = self.storage.layers[layer]
         _, heads, capacity, _ = key.shape
         first = torch.arange(0, images * heads * capacity, capacity, device=key.device).view(
             images, 1, heads, 1
         )
-        lines = (
-            first + self.ancestry[:, :, None]
-        ).flatten()  # whole vectors are copied, where `gather` copies numbers
+        # whole vectors are copied, where `gather` copies numbers
+        lines = (first + self.ancestry[:, :, None]).flatten()
         shape = (images, beams, heads, length, -1)
         return key.flatten(0, 2).index_select(0, lines).view(shape), value.flatten(
             0, 2

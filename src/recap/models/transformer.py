@@ -1,7 +1,8 @@
-"""What all Transformers share: their layers, and on the side of the words teacher forcing and
-decoding with a cache.
+"""What all Transformers share: their layers, and on the side
+of the words teacher forcing and decoding with a cache.
 
-    x_0 = embed(tokens, positions),   x_l = layer_l(x_l-1, image),   hidden = norm(x_L),   logits = output(hidden)
+    x_0 = embed(tokens, positions),   x_l = layer_l(x_l-1, image)
+    hidden = norm(x_L),   logits = output(hidden)
 
 A model brings its layers (`TokenLayer`); embedding, masks, norm and output are those here, or its
 own.
@@ -62,8 +63,8 @@ class Past:
 
 
 def extended(past: Past | None, key_value: KeyValue) -> KeyValue:
-    """Append the newest token's keys and values, and return those of all, to be attended to under
-    `cache.mask`.
+    """Append the newest token's keys and values,
+    and return those of all, to be attended to under `cache.mask`.
 
     Under teacher forcing there is no past, and all are there.
     """
@@ -84,8 +85,8 @@ class TokenLayer(nn.Module, ABC):
         """
 
     def begin(self, like: Tensor) -> Any:
-        """Return what the layer remembers before the first token of the images [B, ...], beside
-        keys and values.
+        """Return what the layer remembers before the first token
+        of the images [B, ...], beside keys and values.
 
         It is made of tensors [B, C, ...] in (named) tuples, which follow their beam; () if it is
         nothing.
@@ -123,11 +124,9 @@ class DecoderLayer(TokenLayer):
     ) -> None:
         super().__init__()
         self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
-        self.around_attention, self.around_cross, self.around_feed_forward = (
-            residual(),
-            residual(),
-            residual(),
-        )
+        self.around_attention = residual()
+        self.around_cross = residual()
+        self.around_feed_forward = residual()
 
     def image(self, memory: Memory) -> KeyValue:
         """Return keys and values of the image, [B, 1, H, N, K]."""
@@ -185,9 +184,8 @@ def own_mask(x: Rows, cache: KeyValueCache | None) -> Tensor:
 class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
     """The words of every Transformer."""
 
-    packs = (
-        True  #: whether padding may be left out, because no token's result depends on padded ones
-    )
+    #: whether padding may be left out, because no token's result depends on padded ones
+    packs = True
     positions: Tensor  #: codes of the positions, [T, D]
     decoder: Any  # where `layers` is overridden, a module that holds them
 
@@ -208,8 +206,8 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         layers: Iterable[nn.Module],
         norm: nn.Module,
     ) -> None:
-        """Add word embedding, decoder and output layer, and initialize all matrices of the model
-        (Xavier, uniform).
+        """Add word embedding, decoder and output layer,
+        and initialize all matrices of the model (Xavier, uniform).
 
         `dropout` is on embedded words, `norm` comes after the last layer.
         """
@@ -231,8 +229,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         return self.decoder
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Token ids [...] and their positions in the caption, broadcastable to [...] -> [...,
-        D]."""
+        """Token ids [...] and positions in the caption, broadcastable to [...] -> [..., D]."""
         embedded = self.word_embedding(tokens)
         codes = self.positions.to(embedded.dtype)[positions]
         return self.word_dropout(embedded * math.sqrt(embedded.shape[-1]) + codes)
@@ -242,8 +239,8 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         if tokens > len(self.positions):
             raise ConfigError(
                 f"a caption has {tokens} tokens, {type(self).__name__} has {len(self.positions)} "
-                "positions; raise its "
-                "max_tokens if it has such a key, or lower max_length of vocabulary and evaluation"
+                "positions; raise its max_tokens if it has such a key, or lower max_length of "
+                "vocabulary and evaluation"
             )
 
     def norm(self, x: Tensor) -> Tensor:
@@ -269,8 +266,8 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         return self._run(Rows(self.embed(index.pack(tokens), index.positions), index), memory)
 
     def decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: MemoryT) -> Tensor:
-        """As `decode`; `token_mask` [B, C, T] is True where a token is not padding, None where it
-        does not matter."""
+        """As `decode`; `token_mask` [B, C, T] is True where a token is not padding,
+        None where it does not matter."""
         self.check_length(tokens.shape[-1])
         positions = torch.arange(tokens.shape[-1], device=tokens.device)
         return self._run(Rows(self.embed(tokens, positions), token_mask=token_mask), memory)
@@ -303,9 +300,8 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         self.check_length(state.position + 1)
         cache = state.cache.extended()
         past = [Past(cache, index, carried) for index, carried in enumerate(state.carried)]
-        here = torch.arange(
-            state.position, state.position + 1, device=tokens.device
-        )  # made there: no copy, no wait
+        # made there: no copy, no wait
+        here = torch.arange(state.position, state.position + 1, device=tokens.device)
         x = Rows(self.embed(tokens[..., None], here))  # [B, C, 1, D]
         self_mask, cross_mask = self.masks(x, state.memory, cache)
         for layer, image, before in zip(self.layers, state.image, past, strict=True):

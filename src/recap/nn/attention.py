@@ -21,16 +21,15 @@ from recap.nn.fast import Linear, fast
 from recap.nn.layers import ACTIVATIONS, Dropout
 from recap.nn.rows import MASKED_SCORE, Rows, fold, fold_keys, fold_mask, is_causal, unfold
 
-KeyValue = tuple[
-    Tensor, Tensor
-]  # each [B, C or 1, H, N, K]; C is 1 where the captions of an image share them
+# each [B, C or 1, H, N, K]; C is 1 where the captions of an image share them
+KeyValue = tuple[Tensor, Tensor]
 
 
 class AttentionWeights(nn.Identity):
     """The weights of an attention pass through it, so that a forward hook can read them."""
 
-    #: whether a hook was ever registered; an attention need not compute its weights one by one
-    #: before
+    #: whether a hook was ever registered;
+    #: an attention need not compute its weights one by one before
     hooked = False
 
     def register_forward_hook(self, *arguments: Any, **named: Any) -> Any:
@@ -48,13 +47,12 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def key_value(self, source: Rows) -> KeyValue:
-        """Project what is attended to, once per image or token: rows of [B, C or 1, N, D] -> keys
-        and values."""
+        """Project keys and values, once per image or token, from rows of [B, C or 1, N, D]."""
 
     @abstractmethod
     def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
-        """Rows of [B, C, T, D], keys and values [B, C or 1, H, N, K] -> rows of [B, C, T, D],
-        packed as the query.
+        """Rows of [B, C, T, D], keys and values [B, C or 1, H, N, K] -> rows
+        of [B, C, T, D], packed as the query.
 
         `attn_mask` is boolean, broadcastable to [B, C, T, N], True = may attend; None: everything.
         """
@@ -66,24 +64,22 @@ class Attention(nn.Module, ABC):
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """softmax(Q K^T / sqrt(K) + mask) V of query [B, H, T, K], key and value [B, H, N, K] -> [B, H,
-    T, K]."""
+    """softmax(Q K^T / sqrt(K) + mask) V: [B, H, T, K] and twice [B, H, N, K] -> [B, H, T, K]."""
     # In bf16 on a CPU the gradient of torch's fused attention takes 8 to 20 times as long as in
     # float32 (torch 2.13: 56 ms against 7 for 20 images of 49 vectors, 139 against 7 for 100
     # captions of 13 tokens), more than all else of a Transformer's step together. Two products and
     # a softmax take as long as in float32.
     slow = query.dtype == torch.bfloat16 and query.device.type == "cpu" and query.requires_grad
     with sdpa_kernel(SDPBackend.MATH) if slow and fast() else nullcontext():
-        if mask is not None and is_causal(
-            mask
-        ):  # a GPU takes its fastest kernel; a CPU gives the same bits
+        # a GPU takes its fastest kernel; a CPU gives the same bits
+        if mask is not None and is_causal(mask):
             return scaled_dot_product_attention(query, key, value, is_causal=True)
         return scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
 class DotProductAttention(Attention):
-    """dropout(softmax(Q K^T / sqrt(d_key))) V, the heads concatenated, without an output
-    projection; with biases.
+    """dropout(softmax(Q K^T / sqrt(d_key))) V, the heads concatenated,
+    without an output projection; with biases.
 
     `d_key` and `d_value` are widths of a head; by default the heads divide `d_model` among
     themselves.
@@ -104,14 +100,13 @@ class DotProductAttention(Attention):
         self.query = Linear(d_model, heads * d_key)
         self.key = Linear(d_model, heads * d_key)
         self.value = Linear(d_model, heads * d_value)
-        # Weights pass here once a hook watches; unwatched and not dropped they stay within fused
-        # attention.
+        # Weights pass here once a hook watches;
+        # unwatched and not dropped they stay within fused attention.
         self.weights = AttentionWeights()
         self.dropout = Dropout(dropout)
 
     def key_value(self, source: Rows) -> KeyValue:
-        """Project what is attended to: rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H,
-        N, K]."""
+        """Project rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
         key, value = source.map(self.key), source.map(self.value)
         return key.split_heads(self.heads), value.split_heads(self.heads)
 
@@ -158,8 +153,8 @@ class DotProductAttention(Attention):
         attn_mask: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Rows:
-        """As `Attention.forward`; `attn_bias` [B, C, H, T, N], such as a geometry of boxes, is
-        added to the scores."""
+        """As `Attention.forward`; `attn_bias` [B, C, H, T, N],
+        such as a geometry of boxes, is added to the scores."""
         return query.merge_heads(
             self.attend(self.query_heads(query), key_value, attn_mask, attn_bias)
         )
@@ -188,16 +183,15 @@ class MultiHeadAttention(DotProductAttention):
         )
 
     def each_level(self, query: Rows, levels: KeyValue, *, attn_mask: Tensor | None) -> Tensor:
-        """Attend to the outputs of several encoder layers, each on its own, with one query and the
-        same weights.
+        """Attend to the outputs of several encoder layers,
+        each on its own, with one query and the same weights.
 
         Levels take the dimension of captions: [B, L, H, N, K] -> [L, B, C, T, D], or [L, R, D] of a
         packed query.
         """
         q = self.query_heads(query)
-        each = zip(
-            *(x.split(1, 1) for x in levels), strict=True
-        )  # keys and values, [B, 1, H, N, K]
+        # keys and values, [B, 1, H, N, K]
+        each = zip(*(x.split(1, 1) for x in levels), strict=True)
         return self.output(
             torch.stack(
                 [query.merge_heads(self.attend(q, level, attn_mask)).values for level in each]
@@ -206,8 +200,8 @@ class MultiHeadAttention(DotProductAttention):
 
 
 class AdditiveAttention(Attention):
-    """Additive attention (Xu et al. 2015): a_i = w^T s(W_k k_i + W_q Q), softmax over i; only W_k
-    has a bias.
+    """Additive attention (Xu et al. 2015):
+    a_i = w^T s(W_k k_i + W_q Q), softmax over i; only W_k has a bias.
 
     It has one head and no axis for it; s is tanh (paper) or relu.
     """
@@ -223,8 +217,8 @@ class AdditiveAttention(Attention):
         self.weights = nn.Identity()
 
     def key_value(self, source: Rows) -> KeyValue:
-        """Project what is attended to: [B, 1, N, F] -> keys [B, 1, N, A], and the source as values
-        [B, 1, N, F]."""
+        """Project what is attended to: [B, 1, N, F] -> keys [B, 1, N, A],
+        and the source as values [B, 1, N, F]."""
         return source.map(self.key).padded(), source.padded()
 
     def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
@@ -234,13 +228,11 @@ class AdditiveAttention(Attention):
         """
         k, v = key_value
         q = query.map(self.query).padded()
-        scores = self.score(self.activation(k[..., None, :, :] + q[..., None, :]))[
-            ..., 0
-        ]  # [B, C, T, N]
+        # [B, C, T, N]
+        scores = self.score(self.activation(k[..., None, :, :] + q[..., None, :]))[..., 0]
         if attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, MASKED_SCORE)
         weights = self.weights(scores.softmax(-1))
-        attended = (
-            weights.to(v.dtype).flatten(1, 2) @ v[:, 0]
-        )  # captions are query rows: the image is not copied
+        # captions are query rows: the image is not copied
+        attended = weights.to(v.dtype).flatten(1, 2) @ v[:, 0]
         return query.like(attended.unflatten(1, weights.shape[1:3]))

@@ -1,5 +1,5 @@
-"""Only for speed: everything here has a plain twin in torch, which `RECAP_FAST=0` in the
-environment takes.
+"""Only for speed: everything here has a plain twin in torch,
+which `RECAP_FAST=0` in the environment takes.
 
 Elsewhere, because they belong there: padding left out (`recap.nn.rows.PackedIndex`), and a quick
 gradient of attention in bf16 (`recap.nn.attention.attended`). Without them results agree up to
@@ -19,10 +19,11 @@ alone, MKL is up to 1.1 times as fast as oneDNN, and up to 1.6 times for gradien
 time step and adds them up, which costs more than multiplying 50 rows. Within `deferred_weight_grad`
 there is one product after the loop:
 
-    forward    weight -> _Collect -> _DeferredProduct(x_1) -> _DeferredProduct(x_2)     each records its input
-    backward   _DeferredProduct(x_2) -> _DeferredProduct(x_1) -> _Collect -> weight     each records its output's
-                                                               gradient, _Collect returns sum_t
-                                                               gradient_t^T x_t
+    forward    weight -> _Collect -> _DeferredProduct(x_1) -> _DeferredProduct(x_2)
+    backward   _DeferredProduct(x_2) -> _DeferredProduct(x_1) -> _Collect -> weight
+
+Forwards each records its input, backwards its output's gradient; _Collect returns sum_t
+gradient_t^T x_t.
 
 **Packed weights.** MKL packs the whole weight again for every product; with the few rows of
 decoding this costs as much as the product. Within `fixed_weights` oneDNN packs a weight once, at
@@ -46,10 +47,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-# The size from which oneDNN is quicker, by the name that torch has for a processor's instructions:
-# multiplications of a product, and entries of a weight that a search packs, for few rows and for
-# more. What is not listed, such as Arm, has torch's own products. `python -m benchmarks.products`
-# measures all of these.
+# The size from which oneDNN is quicker, by the name that torch has for a
+# processor's instructions: multiplications of a product, and entries of a weight
+# that a search packs, for few rows and for more. What is not listed, such as Arm,
+# has torch's own products. `python -m benchmarks.products` measures all of these.
 ONEDNN: dict[str, dict[str, int]] = {
     "AVX512": {"product": 2**23, "packed, few rows": 2**17, "packed": 2**17},
     "AVX2": {"packed, few rows": 2**20},
@@ -102,14 +103,12 @@ def unbroken(matrix: Tensor) -> Tensor:
     """Copy a part of a larger matrix: there oneDNN falls back to loops that take seconds."""
     if matrix.is_contiguous() or matrix.mT.is_contiguous():
         return matrix
-    return (
-        matrix.mT.contiguous().mT if matrix.stride(0) == 1 else matrix.contiguous()
-    )  # lines as they lie: no turning
+    # lines as they lie: no turning
+    return matrix.mT.contiguous().mT if matrix.stride(0) == 1 else matrix.contiguous()
 
 
 def suits_onednn(x: Tensor, weight: Tensor, kind: str, size: int) -> bool:
-    """Return whether oneDNN is quicker on this CPU for a kind and a size of `ONEDNN`, and can
-    multiply these."""
+    """Return whether oneDNN is there and quicker on this CPU for a kind and size of `ONEDNN`."""
     return (
         fast()
         and size >= ONEDNN.get(torch.backends.cpu.get_cpu_capability(), {}).get(kind, math.inf)
@@ -123,8 +122,7 @@ def suits_onednn(x: Tensor, weight: Tensor, kind: str, size: int) -> bool:
 
 
 def has_onednn() -> bool:
-    """Return whether this torch has oneDNN and the operators used here, which are not part of its
-    public interface."""
+    """Return whether this torch has oneDNN and the private operators that are used here."""
     operators = torch.ops.mkldnn
     return torch.backends.mkldnn.is_available() and all(
         hasattr(operators, name) for name in ("_reorder_linear_weight", "_linear_pointwise")
@@ -144,8 +142,7 @@ _loop: ContextVar[dict[WeightKey, DeferredWeightGrad] | None] = ContextVar("loop
 
 @contextmanager
 def deferred_weight_grad() -> Iterator[None]:
-    """Within, for the length of a loop over time steps, every `product` with a weight defers the
-    weight's gradient."""
+    """Within it, a loop over time, every `product` with a weight defers its gradient."""
     if not fast() or not torch.is_grad_enabled():
         yield
         return
@@ -167,9 +164,8 @@ class DeferredWeightGrad:
         self._width = weight.shape[1]
         self.parts: dict[Columns, Tensor] = {}  # [Q, P], laid out for a product
         self.inputs: list[tuple[Columns, Tensor]] = []  # rows [R, P] of each product
-        self.grads: dict[
-            int, Tensor
-        ] = {}  # [R, Q], by product, so that a second backward pass replaces the first
+        # [R, Q], by product, so that a second backward pass replaces the first
+        self.grads: dict[int, Tensor] = {}
         self._weight: Tensor | None = _Collect.apply(weight, self)
 
     def product(self, x: Tensor, first: int) -> Tensor:
@@ -184,8 +180,8 @@ class DeferredWeightGrad:
         return rows.view(*x.shape[:-1], -1)
 
     def close(self) -> None:
-        """End the loop: without the weight, graph and owner no longer hold each other, and go once
-        the step is done."""
+        """End the loop: without the weight,
+        graph and owner no longer hold each other, and go once the step is done."""
         self._weight = None
         self.parts = {}
 
@@ -209,8 +205,7 @@ class DeferredWeightGrad:
 
 
 class _Collect(torch.autograd.Function):
-    """The weight itself; its backward runs after that of every product, because all of them use its
-    output."""
+    """The weight itself; its backward runs after those of all products, which use its output."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, owner: DeferredWeightGrad) -> Tensor:
@@ -245,8 +240,7 @@ class _DeferredProduct(torch.autograd.Function):
 
 @dataclass
 class UsedWeight:
-    """A weight [Q, P] that was used, which is held, so that its memory is not used again, and in
-    oneDNN's layout."""
+    """A used weight [Q, P], held so that its memory is not reused, and in oneDNN's layout."""
 
     weight: Tensor
     version: int
@@ -273,8 +267,7 @@ def fixed_weights() -> Iterator[None]:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -> Tensor:
-    """x [..., P] times the P columns of weight [Q, W] from `first` on, plus bias [Q] -> [...,
-    Q]."""
+    """x [..., P] times the P columns of weight [Q, W] from `first`, plus bias [Q] -> [..., Q]."""
     if torch.is_grad_enabled() and fast():
         loop = _loop.get()
         if loop is not None:
@@ -315,8 +308,8 @@ def _packed_if_used(weight: Tensor, weights: dict[WeightKey, UsedWeight]) -> Ten
 
 
 class Linear(nn.Linear):
-    """torch's linear layer: pre-packed within `fixed_weights`, with one gradient within
-    `deferred_weight_grad`."""
+    """torch's linear layer: pre-packed within `fixed_weights`,
+    with one gradient within `deferred_weight_grad`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., P] -> [..., Q]."""

@@ -1,5 +1,4 @@
-"""Small layers: activations, dropout, feed-forward, norms, residual connections, sinusoids, an LSTM
-cell, lists."""
+"""Small layers: activations, dropout, feed-forward, norms, residuals, an LSTM cell, lists."""
 
 from __future__ import annotations
 
@@ -41,9 +40,8 @@ def dropout_mask(shape: torch.Size, p: float, device: torch.device) -> tuple[Ten
         .view(torch.int16)
     )
     mask = bits[: shape.numel()].view(shape) >= steps - 2**15
-    return mask.view(torch.uint8), 2**16 / (
-        2**16 - steps
-    )  # numbers multiply twice as fast as truth values
+    # numbers multiply twice as fast as truth values
+    return mask.view(torch.uint8), 2**16 / (2**16 - steps)
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -117,8 +115,8 @@ class Residual(nn.Module):
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Return codes [P, width] of positions [P], in their type: float32 gives the very bits of
-    released code.
+    """Return codes [P, width] of positions [P], in their type:
+    float32 gives the very bits of released code.
 
     Even columns are sin(pos / 10000^(i/D)), odd columns the cosine of the same angle.
     """
@@ -137,8 +135,8 @@ def sinusoid_table(length: int, width: int, dtype: torch.dtype = torch.float64) 
 
 
 def grid_table(side: int, width: int, *, positions: Tensor | None = None) -> Tensor:
-    """Return [side * side, width] float64 for cells in raster order: half the columns code the row,
-    half the column.
+    """Return [side * side, width] float64 for cells in raster order:
+    half the columns code the row, half the column.
 
     `positions` [side] are those of a row or column; None: 0, 1, ..
     """
@@ -156,8 +154,7 @@ class LSTMCell(nn.LSTMCell):
     """torch's LSTM cell in two halves: W_ih x as a sum over parts of x, then the recurrence."""
 
     def project_input(self, part: Tensor, first: int) -> Tensor:
-        """Project the entries [..., P] of the input that begin at column `first` -> [..., 4 *
-        R]."""
+        """Project the entries [..., P] of the input from column `first` on -> [..., 4 * R]."""
         return product(part, self.weight_ih, None, first=first)
 
     def step(self, projected: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,5 @@
-"""Vectors of captions as one value, padded or packed: what acts on each vector alone need not know
-which; and masks.
+"""Vectors of captions as one value, padded or packed:
+what acts on each vector alone need not know which; and masks.
 
 Captions that share the keys of their image are query rows against them (`fold`): no key is copied.
 A mask of attention is boolean, True = may attend, and broadcasts to [B, C, T, N]; the caller of an
@@ -23,8 +23,7 @@ MASKED_SCORE = -1e9  # of masked positions; finite, so that a fully masked row d
 
 
 class PackedIndex:
-    """Positions of the R unmasked tokens of captions, [B, C, T], True where a token is not
-    padding."""
+    """Positions of the R unmasked tokens of captions, [B, C, T], True at tokens."""
 
     def __init__(self, token_mask: Tensor) -> None:
         self.token_mask, self.shape = token_mask, token_mask.shape
@@ -127,8 +126,7 @@ class Rows:
         return self.padded().unflatten(-1, (heads, -1)).transpose(2, 3)
 
     def merge_heads(self, x: Tensor) -> Rows:
-        """Undo `split_heads` for what was made of these rows: [B, C, H, T, K] -> rows of the same
-        tokens."""
+        """Undo `split_heads`: [B, C, H, T, K] -> rows of the same tokens."""
         merged = x.transpose(2, 3).flatten(-2)
         return self.like(merged if self.index is None else self.index.pack(merged))
 
@@ -150,8 +148,7 @@ def unfold(x: Tensor, captions: int, shared: bool) -> Tensor:
 
 
 def fold_keys(key_value: tuple[Tensor, Tensor], captions: int) -> tuple[Tensor, Tensor, bool]:
-    """Keys and values [B, C or 1, H, N, K] -> the same [B', H, N, K], and whether C captions share
-    them."""
+    """Keys and values [B, C or 1, H, N, K] -> [B', H, N, K], and whether C captions share them."""
     key, value = key_value
     if key.shape[1] < captions:
         return key[:, 0], value[:, 0], True
@@ -159,8 +156,8 @@ def fold_keys(key_value: tuple[Tensor, Tensor], captions: int) -> tuple[Tensor, 
 
 
 def fold_mask(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor:
-    """Bring a mask of rows of shape B, C, T, broadcastable to [B, C, T, N], to folded rows: [B', 1,
-    R or 1, N].
+    """Bring a mask of rows of shape B, C, T,
+    broadcastable to [B, C, T, N], to folded rows: [B', 1, R or 1, N].
 
     A mask of all captions, [1, 1, T, N], stays as it is.
     """
@@ -175,22 +172,19 @@ def fold_mask(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor
 
 
 def shared_product(rows: Tensor, keys: Tensor) -> Tensor:
-    """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], without copying shared
-    keys."""
+    """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], shared keys not copied."""
     if keys.shape[1] == rows.shape[1]:
         return rows @ keys
     return unfold(fold(rows, True) @ keys[:, 0], rows.shape[1], True)
 
 
 def constant(make: Callable[P, Made]) -> Callable[P, Made]:
-    """Let a function of sizes and a device return the same tensors each time, unless it is
-    compiled."""
+    """Let a function of sizes and a device return the same tensors, unless compiled."""
 
     @cache
     def once(*sizes: Any) -> Made:
-        with torch.inference_mode(
-            False
-        ):  # a tensor made in that mode could not take part in a later training
+        # a tensor made in that mode could not take part in a later training
+        with torch.inference_mode(False):
             return make(*sizes)  # type: ignore[call-arg]
 
     @wraps(make)
@@ -202,8 +196,7 @@ def constant(make: Callable[P, Made]) -> Callable[P, Made]:
 
 @constant
 def causal_mask(length: int, device: torch.device) -> Tensor:
-    """Return [1, 1, T, T], always the same tensor unless compiled: token t may attend to tokens t'
-    <= t."""
+    """Return [1, 1, T, T], one tensor unless compiled: token t attends to t' <= t."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
@@ -234,6 +227,5 @@ def needed(mask: Tensor) -> Tensor | None:
 
 
 def asks(mask: Tensor) -> bool:
-    """Return whether a mask is asked if it hides anything: it would stall a GPU, where masks cost
-    little."""
+    """Return whether to ask if a mask hides anything, which would stall a GPU."""
     return mask.device.type == "cpu" and not torch.compiler.is_compiling()

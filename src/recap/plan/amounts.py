@@ -1,5 +1,4 @@
-"""How much a plan makes, before any file is there: images, captions, steps, and of what size a step
-is."""
+"""How much a plan makes, before any file is there: images, captions, steps and their sizes."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ class StepInputs:
 
 @dataclass(frozen=True)
 class StepShape:
-    """One optimizer step of a stage, or the decoding of a batch of images: all that decides what it
-    computes."""
+    """A stage's optimizer step, or decoding of a batch: all that decides what it computes."""
 
     work: Work
     model: ModelConfig  #: settings of the model
@@ -71,8 +69,8 @@ class StepShape:
 
     @cached_property
     def key(self) -> str:
-        """Hash of all but the number of images, for the operations of each are the same: equal
-        shapes cost the same."""
+        """Hash of all but the number of images, for the operations
+        of each are the same: equal shapes cost the same."""
         stage = isinstance(self.settings, Stage)
         settings = self.settings.model_dump(
             mode="json", include=_OF_STEPS if stage else _OF_SEARCHES
@@ -93,8 +91,7 @@ class StepShape:
 
     @property
     def tokens(self) -> float:
-        """Tokens that are decoded for an image: of its captions, of its samples, or of its
-        beams."""
+        """Tokens that are decoded for an image: of its captions, samples or beams."""
         if isinstance(self.settings, SelfCritical):
             return self.settings.samples * self.inputs.longest
         if isinstance(self.settings, DecodingSettings):
@@ -159,8 +156,7 @@ class Amounts:
         )
 
     def decoding_shape(self, run: Run, *, beam: int | None = None) -> StepShape:
-        """Return the shape of decoding a batch of images as a run's recipe says, or with another
-        beam."""
+        """Return the shape of decoding a batch by a run's recipe, or with another beam."""
         decoding: DecodingSettings = self.plan.recipe(run.recipe).evaluation.decoding
         if beam is not None:
             decoding = DecodingSettings(beam=beam)
@@ -201,8 +197,7 @@ class Amounts:
         }
 
     def used_images(self, store: Run) -> int:
-        """Return how many images a feature store holds: the expected union of all draws, validation
-        and test."""
+        """Return how many images a store holds: the expected union of draws, validation, test."""
         # The draws of one seed are nested, so that its largest counts; others are independent.
         counts = self.pictured(store)
         largest: defaultdict[tuple[str, int], float] = defaultdict(float)
@@ -214,8 +209,8 @@ class Amounts:
 
 
 def image_share(subset: Subset, captions_per_image: float) -> float:
-    """Return the expected share of the training images that a subset has: of a share f of pairs, 1
-    - (1 - f)^c."""
+    """Return the expected share of the training images that a subset has:
+    of a share f of pairs, 1 - (1 - f)^c."""
     return (
         subset.fraction
         if subset.unit == "image"

@@ -1,5 +1,4 @@
-"""Parameter files as a person looks for them: those of a section, and every setting of a table's
-row."""
+"""Parameter files for people: those of a section, and every setting of a table's row."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ def section_names(params: Path, section: str) -> list[str]:
 
 
 def files_of(params: Path, section: str) -> list[list[str]]:
-    """Return name, papers that use it, size (of a model, of a table) and title of each file of a
-    section."""
+    """Return name, papers that use it, size and title of each file of a section."""
     section_files = section_names(params, section)
     papers = _papers(params, _OF_ROWS[section]) if section in _OF_ROWS else {}
     listed = []
@@ -77,8 +75,7 @@ def _papers(params: Path, key: str) -> dict[str, set[str]]:
 
 
 def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
-    """Return the settings of a row (``mine/t3/wide``), first its own ones as ``row``, then those of
-    each file."""
+    """Return the settings of a row (``mine/t3/wide``): its own as ``row``, then each file's."""
     table_id, row = plan.row(row_id)
     file = Variant("tables", table_id).with_sources(plan.params)
     (in_file,) = (each for each in plan.get("tables", table_id).rows if each.id == row.id)

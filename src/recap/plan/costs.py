@@ -1,5 +1,4 @@
-"""What the jobs of a plan cost, from a table of measured steps: operations, seconds, memory, disk,
-limits."""
+"""What a plan's jobs cost, from measured steps: operations, seconds, memory, disk, limits."""
 
 from __future__ import annotations
 
@@ -24,24 +23,21 @@ from recap.settings.base import Strict
 from recap.settings.datasets import COCO_PARTS, PICTURES
 
 TABLE = "measured_steps.json"  # in `params/`: the project's own
-HERE = (
-    Path("work") / "measured.json"
-)  # of this folder's machine, which limits of cluster jobs count with, too
-ASSUMED_TFLOPS = (
-    10.0  # 10^12 operations per second of a GPU that was not measured; named wherever it is used
-)
+# of this folder's machine, which limits of cluster jobs count with, too
+HERE = Path("work") / "measured.json"
+# 10^12 operations per second of a GPU that was not measured; named wherever it is used
+ASSUMED_TFLOPS = 10.0
 Parameters = Mapping[tuple[str, str, str], int]  # by `inputs_of`
-# Where no model of the kind was measured: a product of a weight is 2 operations forwards and 4
-# backwards.
+# Where no model of the kind was measured:
+# a product of a weight is 2 operations forwards and 4 backwards.
 _OPERATIONS = {"xe": 6, "scst": 8, "decode": 2}
 _SAVED = 0.05  # bytes kept for the backward pass per operation: more than any model of the table
 _FLOAT = 4  # bytes
 ONE_CORE = ", one core"  # after the name of a processor
 _TRAINED = 4  # copies of the parameters in memory: weights, gradients, two moments of Adam
 _STATE = 3  # copies in a checkpoint: weights, two moments
-_PER_IMAGE = (
-    8 + 8 + 32 + 32
-)  # bytes of an image's id, size and two digests in a store: of its vectors, of its sources
+# bytes of an image's id, size and two digests in a store: of its vectors, of its sources
+_PER_IMAGE = 8 + 8 + 32 + 32
 _OFFSET = 8  # bytes of an image in the index of each stream
 _PAGE = 2**12  # bytes at most that are lost where an array of a store begins
 _PAGES = 8  # of a store's header, the records of HDF5, and the arrays that every store has
@@ -114,17 +110,17 @@ def read_costs(*paths: Path) -> list[StepCost]:
 
 
 def measured_costs(params: Path, measured: Path | None = None) -> list[StepCost]:
-    """Return what was measured here, or a file in its place, then the table of the parameters, if
-    they have one."""
+    """Return what was measured here, or a file in its place,
+    then the table of the parameters, if they have one."""
     first = [measured] if measured else [HERE] if HERE.exists() else []
     return read_costs(*first, *(path for path in [params / TABLE] if path.exists()))
 
 
 def estimate(rows: Sequence[StepCost], shape: StepShape, parameters: int) -> Estimate:
-    """Return what an image of a shape costs: as measured, as the nearest of its kind and work, or
-    by its parameters."""
-    # Costs are in proportion to parameters x (vectors + tokens). Of two equal rows the first
-    # counts.
+    """Return what an image of a shape costs: as measured,
+    as the nearest of its kind and work, or by its parameters."""
+    # Costs are in proportion to parameters x (vectors + tokens).
+    # Of two equal rows the first counts.
     size = parameters * (shape.inputs.vectors + shape.tokens)
     same = [row for row in rows if (row.kind, row.work) == (shape.model.kind, shape.work)]
     if not same:
@@ -144,8 +140,8 @@ def estimate(rows: Sequence[StepCost], shape: StepShape, parameters: int) -> Est
 
 @dataclass(frozen=True)
 class Cost:
-    """A training on one processor, or the decoding of images by a scored run, which has no steps
-    and no metrics."""
+    """A training on one processor, or the decoding of images
+    by a scored run, which has no steps and no metrics."""
 
     gflop: float  #: 10^9 operations, of steps and validations
     seconds: Mapping[str, float]  #: by the name of a machine that was measured
@@ -169,9 +165,8 @@ class StoreCost:
     features: str
     images: int  #: in it
     all_images: int  #: of its data set
-    bytes: (
-        int | None
-    )  #: of the file; None where a parameter file does not say how large its vectors are
+    #: of the file; None where a parameter file does not say how large its vectors are
+    bytes: int | None
     at_most: bool  #: pictures may have fewer vectors
 
 
@@ -181,8 +176,7 @@ def inputs_of(run: Run) -> tuple[str, str, str]:
 
 
 class Costs(Amounts):
-    """The costs of one plan, from its amounts, the parameters of each model and the steps that were
-    measured."""
+    """The costs of one plan, from its amounts, its models' parameters and measured steps."""
 
     def __init__(self, plan: RunPlan, parameters: Parameters, measured: Sequence[StepCost]) -> None:
         super().__init__(plan)
@@ -279,11 +273,10 @@ _ASSUMED_LATER = 10  # times the estimate of a GPU that was not measured
 _CPU_TFLOPS = 0.01  # of a core, where no model of the kind was measured
 _PICTURE_SECONDS = {True: 1.0, False: 20.0}  # a limit for one picture, on a GPU or not
 _SCORING_MINUTES = 60
-_CAPTION_MB, _PICTURE_MB, _READ_SECONDS = (
-    0.004,
-    1.0,
-    0.1,
-)  # of a corpus: more than any data set here takes
+# Of a corpus: more than any data set here takes.
+_CAPTION_MB = 0.004
+_PICTURE_MB = 1.0
+_READ_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -295,8 +288,8 @@ class Need:
     disk_mb: int  #: MB that it writes, the work that it leaves in case it is killed among them
 
 
-# Where a parameter file does not say how large something is, and of trainings whose steps are not
-# counted.
+# Where a parameter file does not say how large something is,
+# and of trainings whose steps are not counted.
 UNKNOWN = Need(mem_mb=16_000, runtime=24 * 60, disk_mb=20_000)
 
 
@@ -317,8 +310,8 @@ def _known_sizes(limits: Callable[..., Need]) -> Callable[..., Need]:
 
 
 class Resources:
-    """Limits of the jobs of a plan on a cluster, no predictions: a stopped training continues in
-    the next job."""
+    """Limits of the jobs of a plan on a cluster, no predictions:
+    a stopped training continues in the next job."""
 
     def __init__(self, costs: Costs) -> None:
         self.costs, self.plan = costs, costs.plan
@@ -333,8 +326,8 @@ class Resources:
 
     @_known_sizes
     def evaluation(self, run: Run, sent: Submission | None = None) -> Need:
-        """Return the limits of an evaluation, its metrics among them, or of the captions that
-        COCO's server is sent."""
+        """Return the limits of an evaluation, its metrics among them,
+        or of the captions that COCO's server is sent."""
         minutes = self._minutes(self.costs.evaluation(run, sent)) + _SCORING_MINUTES
         weights = sum(self.costs.training(self.plan.weights(part)).weights for part in run.parts())
         spice = "SPICE" in self.plan.recipe(run.recipe).evaluation.metrics
@@ -375,8 +368,7 @@ class Resources:
         )
 
     def _minutes(self, cost: Cost) -> float:
-        """Return the minutes of computing: of this kind of processor if one was measured, else
-        assumed."""
+        """Return the minutes of computing, on a measured processor of this kind or assumed."""
         timed = [
             seconds
             for name, seconds in cost.seconds.items()

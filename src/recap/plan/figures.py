@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
-    """Return a figure whose tables are planned, with the numbers on its axis at the profile's
-    scale."""
+    """Return a figure whose tables are planned, with its axis at the profile's scale."""
     if file.line_of == "table" and (
         unknown := [table for table in file.labels if table not in file.tables]
     ):
@@ -91,10 +90,8 @@ def model_figures(plan: RunPlan) -> list[PlannedFigure]:
         for settings in plan.get("tables", table_id).figures
     ]
     for table_id, settings in listed:
-        table, where = (
-            plan.tables[table_id],
-            f"table {table_id!r}: figure of kind {settings.kind!r}",
-        )
+        table = plan.tables[table_id]
+        where = f"table {table_id!r}: figure of kind {settings.kind!r}"
         check_scales(plan.params, settings.scales, where)
         rows = [
             row

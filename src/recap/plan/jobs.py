@@ -1,5 +1,4 @@
-"""Specs and digests of jobs: what decides, beside input files, whether a job of the workflow runs
-again."""
+"""Specs and digests of jobs: what beside input files decides whether a job reruns."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ def run_spec(plan: RunPlan, run: Run) -> RunSpec:
 
 
 def execution(plan: RunPlan, recipe: str) -> Execution:
-    """Return how the jobs of a recipe's runs are computed: the profile's word counts before the
-    recipe's."""
+    """Return how a recipe's runs are computed: the profile's word goes before the recipe's."""
     return plan.profile.execution.over(plan.recipe(recipe).execution)
 
 
@@ -76,8 +74,7 @@ def evaluation_spec(plan: RunPlan, recipe: str) -> EvaluationSpec:
 
 
 def released_code(scored: ScoredFile, released: Path) -> str:
-    """Return the digest of decoding with released weights, whose folder says their kind, and of a
-    row's metrics."""
+    """Return the digest of a row's metrics and of decoding with a folder of released weights."""
     settings = read_mapping(released / "config.yaml")["spec"]["model_settings"]
     return job_code(EVALUATION, settings["kind"], metrics=scored.metrics)
 
@@ -110,8 +107,7 @@ def training_files(plan: RunPlan, table_id: str) -> list[str]:
 
 
 def curve_runs(plan: RunPlan, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return trainings with the labels that a reader knows them by, in the order of the tables'
-    rows."""
+    """Return trainings with their labels for a reader, in the order of the tables' rows."""
     labels = plan.short_labels(runs)
     order, curves = list(dict.fromkeys(labels.values())), list[dict[str, Any]]()
     for run in sorted(runs, key=lambda run: order.index(labels[series_of(run.path)])):
@@ -255,8 +251,7 @@ def _check_names(check: Check, name: str, table: TableFile) -> None:
 def paper_claims(
     params: Path, paper: str, *, scale: str | None, results: Path
 ) -> tuple[JudgedClaims, Path]:
-    """Return the claims of a paper at a scale, by default its first with scores, and the folder of
-    these scores."""
+    """Return claims of a paper at a scale (default: first with scores), and its scores' folder."""
     claims = read_claims(params, paper)
     check_claims(params, paper, claims)
     every = load_profiles(params / paper / "profile.yaml")

@@ -1,5 +1,4 @@
-"""The outside files that a plan still needs, all at once, and which of them the workflow gets by
-itself."""
+"""The outside files that a plan still needs, and which the workflow gets by itself."""
 
 from __future__ import annotations
 
@@ -28,18 +27,15 @@ class Requirement:
     path: str
     #: the parameter file that names it, or the list of outside files for an archive to be unpacked
     named_by: str
-    entry: (
-        OutsideFile | None
-    )  #: what the list of outside files says of it or of its folder; None if it is not listed
-    #: by the workflow from the network or from an archive, by a person, or by a job from the hub's
-    #: cache
+    #: what the list of outside files says of it or of its folder; None if it is not listed
+    entry: OutsideFile | None
+    #: by the workflow from the network or from an archive,
+    #: by a person, or by a job from the hub's cache
     how: How
-    archive: OutsideFile | None = (
-        None  #: for `unpack`, the archive; if that is missing, it is a requirement, too
-    )
-    pictures: WebPictures | None = (
-        None  #: of a list of pictures of the open web: what is fetched, the TSV by its path
-    )
+    #: for `unpack`, the archive; if that is missing, it is a requirement, too
+    archive: OutsideFile | None = None
+    #: of a list of pictures of the open web: what is fetched, the TSV by its path
+    pictures: WebPictures | None = None
 
 
 def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Requirement]:
@@ -86,8 +82,8 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
 def _needs(
     paths: Paths, model: ModelConfig | None
 ) -> Iterator[tuple[str | None, str, Iterable[str]]]:
-    """Yield products of the plan, each with a parameter file and the outside files and names of the
-    hub in it."""
+    """Yield products of the plan, each with a parameter file
+    and the outside files and names of the hub in it."""
     plan = paths.plan
     for name in plan.datasets():
         yield (
@@ -148,14 +144,13 @@ def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
     )
     raise ConfigError(
         f"{first.path}: no such file or folder; {first.named_by} names it: put it there, or say "
-        "where your files are "
-        f"with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch if gettable else ''}"
+        "where your files are with --config inputs=FOLDER (recap train: --inputs "
+        f"FOLDER){fetch if gettable else ''}"
     )
 
 
 def line(needed: Requirement) -> str:
-    """Return one line about a missing file: path, who names it, where it comes from, bytes,
-    license."""
+    """Return one line about a missing file: path, who names it, origin, bytes, license."""
     entry = needed.entry
     if needed.how == "hub":
         source = "from the hub"

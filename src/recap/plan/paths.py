@@ -1,5 +1,5 @@
-"""Where the files of a profile are: those that the workflow makes, and the outside ones below its
-`inputs`.
+"""Where the files of a profile are:
+those that the workflow makes, and the outside ones below its `inputs`.
 
 Data sets over the same pictures share a feature store, in a folder with the name of their lowest
 such ``base:``. It holds the images that some run reads: what subsets draw, and all images for
@@ -60,8 +60,7 @@ class Paths:
         return [self.outside(name) for name in sources] or [self.of_dataset(dataset, PICTURES)]
 
     def outside_files(self, section: str, name: str, part: str = "") -> list[str]:
-        """Return the outside files that ``params/<section>/<name>.yaml``, or a part of it,
-        names."""
+        """Return the outside files that ``params/<section>/<name>.yaml``, or a part, names."""
         settings = self.plan.get(section, name)
         return [
             self.outside(file)
@@ -69,8 +68,8 @@ class Paths:
         ]
 
     def store(self, dataset: str, features: str, ending: str = "h5") -> str:
-        """Return a feature store, or its images, note of its extractor or trained backbone, in a
-        data set's folder."""
+        """Return a feature store, or its images,
+        note of its extractor or trained backbone, in a data set's folder."""
         return f"{self.results}/features/{dataset}/{features}.{ending}"
 
     def stores(
@@ -91,14 +90,12 @@ class Paths:
         return self.stores(run, self.plan.feature_names(run.features), ending)
 
     def trained_backbone(self, run: Run) -> list[str]:
-        """Return the weights of an extractor, if they must be trained first, on boxes or
-        captions."""
+        """Return the weights of an extractor, if they are first trained, on boxes or captions."""
         trained = self.plan.get("features", run.features).trained_on()
         return self.stores(run, [run.features], "backbone.safetensors") if trained else []
 
     def pretrained(self, run: Run, model: ModelConfig | None = None) -> list[str]:
-        """Return the file of weights that a run's model, or another `model`, begins with, if
-        any."""
+        """Return the file of weights that a run's model or another `model` begins with, if any."""
         source = (model or self.plan.get("models", run.model)).pretrained_weights()
         if source is None or source.startswith(HUB):
             return []
@@ -124,8 +121,7 @@ class Paths:
         return all(Path(file).is_file() for file in self.scores(scored))
 
     def training_inputs(self, run: Run, model: ModelConfig | None = None) -> dict[str, Any]:
-        """Return the files that a training stage reads, as the inputs of its rule: one or a list by
-        name."""
+        """Return the files that a training stage reads, by input of its rule: one or a list."""
         files: dict[str, Any] = {
             "corpus": self.of_dataset(run, "corpus.parquet"),
             "vocabulary": self.of_dataset(run, "vocabulary.json"),
@@ -151,8 +147,8 @@ def data_files(paths: Paths) -> list[str]:
 
 
 def feature_files(paths: Paths) -> list[str]:
-    """Return the stores of all runs, those that they are made from, their notes, and weights that
-    are trained first."""
+    """Return the stores of all runs, those that they are made from,
+    their notes, and weights that are trained first."""
     files: set[str] = set()
     for run in used_stores(paths.plan):
         files |= {
@@ -166,8 +162,7 @@ def feature_files(paths: Paths) -> list[str]:
 
 
 def used_features(plan: RunPlan) -> list[str]:
-    """Return the features of all rows, and those whose boxes or cells others of them are made
-    from."""
+    """Return the features of all rows, and those whose boxes or cells others need."""
     return sorted({run.features for run in used_stores(plan)})
 
 
@@ -241,8 +236,7 @@ def used_subsets(paths: Paths, store: Run) -> list[str]:
 
 
 def sent_parts(paths: Paths, store: Run) -> list[str]:
-    """Return the parts of COCO whose pictures all need features, because a server is sent captions
-    of them."""
+    """Return the parts of COCO whose captions go to a server: all their pictures need features."""
     plan = paths.plan
     sharing = readers(plan, store.dataset, store.features)
     runs = [each.run for each in plan.submissions() if each.run.dataset in sharing]
@@ -250,16 +244,16 @@ def sent_parts(paths: Paths, store: Run) -> list[str]:
 
 
 def corpora_of(paths: Paths, store: Run, subsets: list[str]) -> list[str]:
-    """Return the corpora that a list of images is made from: of the data sets that read the store,
-    and of subsets."""
+    """Return the corpora that a list of images is made from:
+    of the data sets that read the store, and of subsets."""
     reading = readers(paths.plan, store.dataset, store.features)
     drawn_from = {str(Path(file).parents[2] / "corpus.parquet") for file in subsets}
     return sorted({paths.of_dataset(name, "corpus.parquet") for name in reading} | drawn_from)
 
 
 def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
-    """Return the subsets that a list of images was made from if it serves these, too, so that it
-    stays; else these."""
+    """Return the subsets that a list of images was made
+    from if it serves these, too, so that it stays; else these."""
     before = sorted(
         {
             file
@@ -280,9 +274,8 @@ def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
         settings = paths.plan.get("datasets", name)
         if not isinstance(settings, ConceptualDataset) or settings.survival is None:
             continue
-        if (
-            paths.outside(next(iter(settings.web_pictures()))) == survivors
-        ):  # the first list is of training pictures
+        # the first list is of training pictures
+        if paths.outside(next(iter(settings.web_pictures()))) == survivors:
             runs = sorted(
                 {(run.subset, run.seed) for run in paths.plan.trained() if run.dataset == name}
             )

@@ -1,5 +1,4 @@
-"""Plans of profiles: as Snakemake reads them, by the name of a paper, and of one row that is
-trained alone."""
+"""Loads plans: as Snakemake reads profiles, by a paper's name, and of one row alone."""
 
 from __future__ import annotations
 
@@ -21,15 +20,13 @@ from recap.settings.recipes import EvaluationSpec, Execution, ExecutionFile, Run
 
 PARAMS, ROW = "params_dir", "row"  # keys beside those of the profile
 PAPER = "paper"  # the scale of papers at which nothing is replaced
-SINGLE = (
-    "single"  # name of the profile of a row that is trained alone, and of its folder below work/
-)
+# name of the profile of a row that is trained alone, and of its folder below work/
+SINGLE = "single"
 UNUSABLE = re.compile(r"^[-.]|[/@{}\x00-\x1f]")  # in the names of parameter files
 
 
 def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> RunPlan:
-    """Return the plan of a profile that Snakemake read from `files`, refused if it cannot be made
-    here."""
+    """Return the plan of a profile that Snakemake read from `files`, if it can be made here."""
     for file in files:
         refuse_other_scale(config, read_mapping(Path(file)), str(file))
     plan = unchecked_plan(config)
@@ -61,8 +58,7 @@ def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> Ru
 
 
 def unchecked_plan(config: Mapping[str, Any]) -> RunPlan:
-    """Return the plan of a profile's keys, with `params_dir` and of `row` alone if these are there,
-    too."""
+    """Return the plan of a profile's keys, with `params_dir`, and of `row` alone if given."""
     values = {key: value for key, value in config.items() if key not in (PARAMS, ROW)}
     profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
     return RunPlan(profile, Path(config.get(PARAMS, "params")), row=config.get(ROW))
@@ -76,8 +72,7 @@ def uses_gpus(execution: Execution) -> bool:
 def named_plan(
     params: Path, name: str, *, scale: str | None = None, inputs: str | None = None
 ) -> RunPlan:
-    """Return the plan of a paper or another profile by name or file, by default at `paper` or its
-    first scale."""
+    """Return the plan of a profile by name or file, by default at `paper` or its first scale."""
     shipped = {
         path.parent.name if path.name == "profile.yaml" else path.stem: path
         for path in profiles(params)
@@ -104,8 +99,7 @@ def row_config(
     seed: int | None = None,
     inputs: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the config that plans one row (``TABLE/ROW``) by a profile, with other scale, seed and
-    inputs."""
+    """Return the config that plans one row (``TABLE/ROW``), with scale, seed and inputs."""
     table, slash, _ = row.rpartition("/")
     if not slash:
         raise ConfigError(
@@ -128,8 +122,7 @@ def row_config(
 
 @dataclass(frozen=True)
 class SingleRun:
-    """A training stage of a row, which may have other settings than the row, and how its captions
-    are decoded."""
+    """A training stage of a row, perhaps with other settings, and how captions are decoded."""
 
     plan: RunPlan
     run: Run
@@ -151,8 +144,8 @@ class SingleRun:
 
 
 def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[str]) -> SingleRun:
-    """Return one stage of the row of `row_config`, with changes (``xe.epochs=1``) of xe, scst,
-    model and others."""
+    """Return one stage of the row of `row_config`,
+    with changes (``xe.epochs=1``) of xe, scst, model and others."""
     plan = load_plan(config)
     first = row_runs(plan.row(config[ROW])[1], config["seeds"])[0].parts()[0]
     run = (
@@ -179,8 +172,7 @@ def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[s
 
 
 def _parsed(change: str, parts: list[str]) -> tuple[str, dict[str, Any]]:
-    """Return what ``xe.schedule.learning_rate=1e-4`` changes: ``xe``, and the mapping laid over
-    it."""
+    """Return what ``xe.schedule.learning_rate=1e-4`` changes: ``xe`` and what is laid over it."""
     key, equals, text = change.partition("=")
     part, *names = key.split(".")
     if not (equals and names and all(names)):

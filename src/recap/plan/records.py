@@ -1,5 +1,4 @@
-"""Small files beside results, read without Snakemake: how they were made, their statistics, the
-last `inputs`."""
+"""Records beside results, read without Snakemake: how made, statistics, last `inputs`."""
 
 from __future__ import annotations
 

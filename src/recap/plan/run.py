@@ -14,19 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the workflow's messages need labels alone
     from recap.settings import Row, Table
 
-RELEASED_FILES = (
-    "config.yaml",
-    "model.safetensors",
-    "vocabulary.json",
-)  # as `recap import-checkpoint` writes them
+# as `recap import-checkpoint` writes them
+RELEASED_FILES = ("config.yaml", "model.safetensors", "vocabulary.json")
 VAL, TEST = "val2014", "test2014"  # the parts of COCO that its caption server scores
 _NAMES = ("dataset", "subset", "features", "model", "recipe")
 
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """One training stage of one seed, or, with `members`, the models of several seeds decoding
-    together."""
+    """One training stage of one seed, or with `members` models of several seeds together."""
 
     dataset: str
     subset: str
@@ -51,8 +47,7 @@ class Run:
 
 
 def row_runs(row: Row, seeds: list[int]) -> list[Run]:
-    """Return the scored runs of a table row: one per seed, or the one of an ensemble of all
-    seeds."""
+    """Return the scored runs of a table row: one per seed, or the ensemble of all."""
     first = Run(row.dataset, row.subset, row.features, row.model, row.recipe, seeds[0], row.stage)
     return (
         [replace(first, members=tuple(seeds))]
@@ -62,8 +57,7 @@ def row_runs(row: Row, seeds: list[int]) -> list[Run]:
 
 
 def run_named(names: Mapping[str, str], **changes: Any) -> Run:
-    """Return the run that names stand for: the wildcards of a rule, of which `seed` and `stage` may
-    be missing."""
+    """Return the run of a rule's wildcards, of which `seed` and `stage` may be missing."""
     parts: dict[str, Any] = {key: names[key] for key in _NAMES}
     return Run(
         **{**parts, "seed": int(names.get("seed", 0)), "stage": names.get("stage", ""), **changes}
@@ -71,8 +65,7 @@ def run_named(names: Mapping[str, str], **changes: Any) -> Run:
 
 
 def file_name(table_id: str) -> str:
-    """Return the name of a table's or figure's files without suffix: ``mine_t3`` for
-    ``mine/t3``."""
+    """Return the stem of a table's or figure's files: ``mine_t3`` for ``mine/t3``."""
     return table_id.replace("/", "_")
 
 
@@ -82,9 +75,8 @@ class ScoredFile:
 
     table: str  #: id of the table
     dataset: str  #: whose test images it describes: that of the table's baseline
-    captions: (
-        str | None
-    )  #: the file, below the profile's inputs; None: the captions are made by released weights
+    #: the file, below the profile's inputs; None: the captions are made by released weights
+    captions: str | None
     released: str | None  #: their folder, below the profile's inputs
     features: str  #: those of the baseline, which released weights read
     recipe: str  #: that of the baseline, by which released weights decode
@@ -149,8 +141,7 @@ def series_of(folder: str | Path) -> str:
 
 
 def row_setting(row: Mapping[str, Any]) -> str:
-    """Return the setting of a table's row or of a run: the folder shared by all its seeds and
-    stages."""
+    """Return the setting of a table's row or of a run: the folder of all its seeds and stages."""
     return "{dataset}/{subset}/{features}/{model}@{recipe}".format(**row)
 
 
@@ -174,11 +165,10 @@ def job_label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]
 def row_labels(
     tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the label of each series of the tables' rows (by file name), and of further `trained`
-    series."""
-    # That of the first row that is scored for it, else (a first stage) that has its data and model,
-    # else its model. Tables in the order of their file names, for results do not record the
-    # profile's.
+    """Return labels of the series of tables' rows (by file name) and of `trained` ones."""
+    # That of the first row that is scored for it, else (a first stage)
+    # that has its data and model, else its model. Tables in the order
+    # of their file names, for results do not record the profile's.
     by_series: dict[str, str] = {}
     by_model: dict[str, str] = {}  # a setting without its recipe -> label
     for row in (row for name in sorted(tables) for row in tables[name]):
@@ -191,12 +181,11 @@ def row_labels(
 
 
 def unique_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
-    """Return unique labels of series: equal ones get one part of their settings, in words, or all
-    that differ."""
+    """Return unique labels of series: equal ones get settings that differ, in words."""
     places, unique = {series: series.rpartition("/")[::2] for series in labels}, dict[str, str]()
     for series, (own, _) in places.items():
-        # Both stages of a setting have one label, so it is told apart from those with which it
-        # shares a stage.
+        # Both stages of a setting have one label,
+        # so it is told apart from those with which it shares a stage.
         stages = {stage for setting, stage in places.values() if setting == own}
         same = [place for each, place in places.items() if labels[each] == labels[series]]
         alike = [
@@ -213,6 +202,5 @@ def unique_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[s
 def labels(
     tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return a unique label for each series of the tables' rows (by file name), and of further
-    `trained` series."""
+    """Return a unique label for each series of tables' rows (by file name) or `trained`."""
     return unique_labels(row_labels(tables, trained), {})

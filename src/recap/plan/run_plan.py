@@ -69,15 +69,12 @@ class RunPlan:
     def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
         self.profile, self.params, self.row_id = profile, params, row
         self.folder = ""  # that results are below, with its slash; "": the working folder
-        self._settings: dict[
-            tuple[str, str], Any
-        ] = {}  # section and part of a path -> config object
-        self._variants: dict[
-            tuple[str, str], Variant
-        ] = {}  # the same of models and recipes of rows
-        self._of_variants: dict[
-            str, Any
-        ] = {}  # rows that name the same variant share its config object
+        # section and part of a path -> config object
+        self._settings: dict[tuple[str, str], Any] = {}
+        # the same of models and recipes of rows
+        self._variants: dict[tuple[str, str], Variant] = {}
+        # rows that name the same variant share its config object
+        self._of_variants: dict[str, Any] = {}
         self._features: dict[str, tuple[str, ...]] = {}
         self._lowest_equal: dict[tuple[str, ...], str] = {}
         self._same_pictures: dict[str, str] = {}
@@ -85,10 +82,8 @@ class RunPlan:
         who = f"profile {profile.name!r}"
         self.scale = NamedScale()
         if profile.scale:
-            settings, layers = (
-                self._load("scales", profile.scale, who),
-                base_files(params, "scales", profile.scale),
-            )
+            settings = self._load("scales", profile.scale, who)
+            layers = base_files(params, "scales", profile.scale)
             files = {key: file for file, values in layers for key in flat(values)}
             self.scale = NamedScale(profile.scale, settings, files)
         titles = params / "titles.yaml"  # optional
@@ -98,9 +93,8 @@ class RunPlan:
         # by id (``mine/t3``), at the profile's scale, their rows with parts of paths
         self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}  # of the rows of each table
-        self.source_of_seeds: dict[
-            str, str | None
-        ] = {}  # the profile or a key of the scale; None: the table
+        # the profile or a key of the scale; None: the table
+        self.source_of_seeds: dict[str, str | None] = {}
         # table and row whose captions a server scores -> data set and features of its pictures
         self.test_pictures: dict[tuple[str, str], tuple[str, str]] = {}
         figures: dict[str, FigureFile] = {}
@@ -120,8 +114,7 @@ class RunPlan:
         self._shown = sorted({*self.scored(), *(each.test for each in self.submissions())})
 
     def get(self, section: str, name: str) -> Any:
-        """Return the config object of a part of a path, or of a file of ``params/`` by its name,
-        loaded once."""
+        """Return the config object of a path's part or a named file, loaded once."""
         if (section, name) not in self._settings:
             self._settings[section, name] = load_named(self.params, section, name)
         return self._settings[section, name]
@@ -178,10 +171,8 @@ class RunPlan:
         with asked_for_by(f"table {table_id!r}"):
             if file.printed_on is not None:
                 self.get("datasets", file.printed_on)
-            server, test = (
-                file.server,
-                file.server and scaler.replaced("datasets", file.server.test),
-            )
+            server = file.server
+            test = file.server and scaler.replaced("datasets", file.server.test)
             if (
                 server
                 and test != server.test
@@ -209,10 +200,8 @@ class RunPlan:
             server = server.model_copy(update={"not_sent": not_sent})
         self.seeds[table_id], self.source_of_seeds[table_id] = scaler.seeds()
         if self.profile.seeds:
-            self.seeds[table_id], self.source_of_seeds[table_id] = (
-                self.profile.seeds,
-                f"profile {self.profile.name!r}",
-            )
+            self.seeds[table_id] = self.profile.seeds
+            self.source_of_seeds[table_id] = f"profile {self.profile.name!r}"
         faithful = all(row.as_printed for row in rows)
         scaled = self._scaled[table_id] = Scaled(
             file, [layer.note for _, layer in scaler.layers], pairs, faithful
@@ -241,8 +230,8 @@ class RunPlan:
             )
 
     def scale_text(self, table_ids: Sequence[str]) -> str:
-        """Return the sentence about what was replaced in any row of the tables, with source and
-        runs of the first."""
+        """Return the sentence about what was replaced in any row
+        of the tables, with source and runs of the first."""
         tables = [self._scaled[table_id] for table_id in table_ids]
         seeds = len(self.seeds[table_ids[0]])
         return sentence(tables, scale=self.scale.settings, titles=self._titles, seeds=seeds)
@@ -356,8 +345,7 @@ class RunPlan:
         )
 
     def submissions(self, *table_ids: str) -> list[Submission]:
-        """Return what COCO's server is sent of some tables, or of all: nothing where one row is
-        trained alone."""
+        """Return what COCO's server is sent of some or all tables; nothing of a lone row."""
         submissions = []
         for table_id in table_ids or self._whole_tables():
             sent = [
@@ -377,8 +365,7 @@ class RunPlan:
         return submissions
 
     def scored_files(self, *table_ids: str) -> list[ScoredFile]:
-        """Return files of captions and released weights that rows of some tables, or of all, name,
-        as `submissions`."""
+        """Return caption files and released weights that rows of some or all tables name."""
         files = []
         for table_id in table_ids or self._whole_tables():
             table, like = self.tables[table_id], baseline(self.tables[table_id])
@@ -400,13 +387,12 @@ class RunPlan:
         return sorted({run for table_id in self.tables for run in self.table_runs(table_id)})
 
     def trained(self) -> list[Run]:
-        """Return every training stage in use: a scored run and, for SCST, the cross-entropy run it
-        starts from."""
+        """Return every training stage in use: scored runs and, for SCST, their first stages."""
         return list(self._trained)
 
     def shown(self) -> list[Run]:
-        """Return the scored runs, and those on pictures that a server scores: their data sets and
-        features are read."""
+        """Return the scored runs, and those on pictures that a server scores:
+        their data sets and features are read."""
         return list(self._shown)
 
     def weights(self, run: Run) -> Run:
@@ -425,8 +411,7 @@ class RunPlan:
         return list(dict.fromkeys([self.first_stage(run), self.weights(run)]))
 
     def first_stage(self, run: Run) -> Run:
-        """Return the cross-entropy training of a run, which recipes that differ only in the second
-        stage share."""
+        """Return a run's cross-entropy training; recipes that differ in SCST alone share it."""
         return replace(run, recipe=self._shared(run.recipe, "xe", "processes"), stage="xe")
 
     def _shared(self, recipe: str, *keys: str) -> str:
@@ -449,8 +434,8 @@ class RunPlan:
         return labels(self._rows(), [series_of(run.path) for run in self.trained()])
 
     def short_labels(self, runs: Sequence[Run]) -> dict[str, str]:
-        """Return the label of the series of some runs in a figure of these alone, in the order of
-        the tables' rows."""
+        """Return the label of the series of some runs in a figure
+        of these alone, in the order of the tables' rows."""
         shown = {series_of(run.path) for run in runs}
         every = row_labels(self._rows(), sorted(shown))
         return unique_labels(

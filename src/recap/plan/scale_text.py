@@ -12,8 +12,7 @@ _LAYERS = ("encoder_layers", "decoder_layers")
 
 
 class Pair(NamedTuple):
-    """A row as the table has it and as it is made: dataset, features, subset, model (kind, values),
-    recipe, stage."""
+    """A table's row as it is made: dataset, features, subset, model, recipe, stage."""
 
     before: dict[str, Any]
     after: dict[str, Any]
@@ -101,9 +100,8 @@ def _models(pairs: Sequence[Pair], titles: dict[str, str]) -> list[str]:
 
     Kinds that change alike together.
     """
-    changes: dict[
-        str, dict[str, dict[str, None]]
-    ] = {}  # kind -> setting -> what is said of it, in its order
+    # kind -> setting -> what is said of it, in its order
+    changes: dict[str, dict[str, dict[str, None]]] = {}
     for pair in pairs:
         (kind, before), (_, after) = pair.before["model"], pair.after["model"]
         of_kind = changes.setdefault(kind, {})
@@ -121,8 +119,7 @@ def _models(pairs: Sequence[Pair], titles: dict[str, str]) -> list[str]:
 def _differences(
     before: dict[str, Any], after: dict[str, Any], titles: dict[str, str]
 ) -> dict[str, str]:
-    """Return the settings in which two models differ, in words: width and layers first, dropout in
-    one word."""
+    """Return the settings in which two models differ, in words: width and layers first."""
     keys = [key for key in before if before[key] != after[key]]
     if not after.get("pretrained", True):  # weights are named for models that begin with them
         keys = [key for key in keys if key != "weights"]

@@ -1,5 +1,5 @@
-"""From a row of a table to the files and changes that it trains with, at its own scale or at one
-that replaces some.
+"""From a row of a table to the files and changes that it trains with,
+at its own scale or at one that replaces some.
 
 A model or recipe is a variant: a file with its bases, what a scale replaces, what the row changes.
 """
@@ -51,9 +51,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 Get = Callable[[str, str], Any]  # section and name of a parameter file -> its config object
 Sourced = dict[str, tuple[Any, str]]  # dotted key -> value and source
-Layer = tuple[
-    str, dict[str, Any]
-]  # a source, and its values, which override those of the layers below
+# a source, and its values, which override those of the layers below
+Layer = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,7 @@ class Variant:
         return [*base_files(params, self.section, self.base), *self.changes]
 
     def load(self, params: Path) -> Any:
-        """Return the config object; an error names the lowest layer with which the values are
-        refused."""
+        """Return the config object; an error names the lowest layer that is refused."""
         layers = self.layers(params)
         try:
             return self._validated(layers)
@@ -103,8 +101,7 @@ class Variant:
         )
 
     def with_sources(self, params: Path) -> Sourced:
-        """Return each value by its key (``xe.epochs``) with its source: file, scale, row or
-        ``default (MODULE)``."""
+        """Return each value by key (``xe.epochs``) with its source: file, scale, row, default."""
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
         for source, changes in self.layers(params):
@@ -122,9 +119,8 @@ def _source(key: str, sources: dict[str, str]) -> str | None:
     place = key
     while place and place not in sources:
         place = place.rpartition(".")[0]
-    if not place and key.endswith(
-        ".schedule.learning_rate"
-    ):  # a rate beside its schedule counts as within it
+    # a rate beside its schedule counts as within it
+    if not place and key.endswith(".schedule.learning_rate"):
         return _source(key.replace(".schedule.", "."), sources)
     return sources.get(place)
 
@@ -202,8 +198,7 @@ class Scaler:
         self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id)
 
     def rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
-        """Return the rows that are run at this scale, those that the paper quotes, and others of
-        its own."""
+        """Return the rows run at this scale, those the paper quotes, and others of its own."""
         here = self.scale.name
         run: list[RowFile] = []
         quoted, not_run = list(self.table.quoted), list(self.table.not_run)
@@ -223,8 +218,8 @@ class Scaler:
         return run, quoted, not_run
 
     def outside_rows(self) -> tuple[list[OutsideRow], list[QuotedRow]]:
-        """Return the rows whose captions are from a file, and those that are only quoted: the scale
-        has other data."""
+        """Return the rows whose captions are from a file,
+        and those that are only quoted: the scale has other data."""
         baseline = next(row for row in self.table.rows if row.id == self.table.baseline)
         dataset = str(self._settings(baseline).get("dataset"))
         planned = self.replaced("datasets", dataset)
@@ -252,16 +247,14 @@ class Scaler:
             become = f"features {', '.join(own)} become {', '.join(features)}{at}"
             raise ConfigError(f"{where}: {become}; name as many different ones")
         subset = self.replaced("subsets", settings.get("subset", "full"))
-        model, recipe = (
-            self._model(where, settings["model"]),
-            self._recipe(where, settings["recipe"], subset),
-        )
+        model = self._model(where, settings["model"])
+        recipe = self._recipe(where, settings["recipe"], subset)
         dataset = self.replaced("datasets", settings["dataset"])
         return PlannedRow(dataset, subset, features, model, recipe, settings.get("stage", "scst"))
 
     def test_pictures(self, row: RowFile, server: Server) -> tuple[str, tuple[str, ...]]:
-        """Return the data set of the pictures that a server scores, and the features of theirs that
-        a row reads."""
+        """Return the data set of the pictures that a server scores,
+        and the features of theirs that a row reads."""
         own = [
             server.features.get(name, name) for name in _as_list(self._settings(row)["features"])
         ]
@@ -300,8 +293,8 @@ class Scaler:
                     if kind not in layer.models:
                         continue
                     layers.append((self.scale.source(place, f"models.{kind}"), layer.models[kind]))
-                    # Sizes of the whole scale are what every run of a profile has; those of one
-                    # table tell runs apart.
+                    # Sizes of the whole scale are what every run of a profile has;
+                    # those of one table tell runs apart.
                     if place:
                         shown = merged(shown, layer.models[kind])
             if not layers:
@@ -314,8 +307,7 @@ class Scaler:
         return Variant("models", base, tuple(layers), merged(shown, changes))
 
     def _recipe(self, where: str, value: str | dict[str, Any], subset: str) -> Variant:
-        """Return a recipe: its file or the one in its place, the changes of that, the row's
-        changes."""
+        """Return a recipe: its file or substitute, the latter's changes, the row's changes."""
         base, changes = _base_and_changes(where, "recipes", value)
         # The replacement for its subset comes before that for all names.
         keys = (("recipes", base), ("recipes_by_subset", subset), ("recipes", ALL))
@@ -407,8 +399,8 @@ def check_row(row: PlannedRow, get: Get) -> None:
             raise ConfigError(
                 f"{asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics"
             )
-    # A model that would leave out vectors of every image: cells of a grid, or a study's second
-    # view.
+    # A model that would leave out vectors of every image:
+    # cells of a grid, or a study's second view.
     limit = get("models", row.model.name).vector_limit
     vectors = (
         get("features", row.features[0]).vectors_per_picture() or 0
@@ -468,6 +460,5 @@ def too_many_vectors(vectors: int, limit: int) -> str:
     """Return the end of the sentence that refuses a limit which no image keeps."""
     return (
         f"every image has {vectors} vectors, and the model would read only the first {limit} of "
-        "each; set its "
-        "max_vectors to null, which reads all"
+        "each; set its max_vectors to null, which reads all"
     )

@@ -1,5 +1,5 @@
-"""What `recap plan` prints, about one screen: missing files and tools, disk, steps, and hours if
-jobs run at once."""
+"""What `recap plan` prints, about one screen:
+missing files and tools, disk, steps, and hours if jobs run at once."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ class Tool:
 def screen(
     plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float | None, places: int | None
 ) -> str:
-    """Return all that a person wants to know before the first job, on a GPU of `tflops`, with so
-    many `places`."""
+    """Return all to know before the first job, on a GPU of `tflops`, with so many `places`."""
     missing, tables = requirements(Paths(plan)), table_work(plan)
     cost_of, after = jobs(plan, costs)
     trainings = [cost for (kind, _), cost in cost_of.items() if kind == "train"]
@@ -243,19 +242,20 @@ def _memory(trainings: Sequence[Cost]) -> Iterator[str]:
         if exact < len(trainings)
         else ""
     )
-    yield f"Steps of {exact} of {len(trainings)} trainings were measured at their very size{scaled}."
+    yield (
+        f"Steps of {exact} of {len(trainings)} trainings were measured at their very size{scaled}."
+    )
 
 
 def _times(cost_of: Mapping[Work, Cost], tflops: float | None) -> Times:
-    """Return the seconds of all jobs by what they run on: a GPU, measured or assumed, then a core
-    that was measured."""
+    """Return the seconds of all jobs by what they run on:
+    a GPU, measured or assumed, then a core that was measured."""
     first = next(iter(cost_of.values()))
     measured = [
         name for name in first.seconds if all(name in cost.seconds for cost in cost_of.values())
     ]
-    core = [name for name in measured if name.endswith(ONE_CORE)][
-        :1
-    ]  # of each the one that was measured last
+    # of each the one that was measured last
+    core = [name for name in measured if name.endswith(ONE_CORE)][:1]
     card = [name for name in measured if not name.endswith(ONE_CORE)][:1] if tflops is None else []
     times = {
         f"{name}, measured": {work: cost.seconds[name] for work, cost in cost_of.items()}
@@ -308,8 +308,7 @@ def _hours(
 
 
 def reported(plan: RunPlan, costs: Costs, tflops: float) -> Iterator[str]:
-    """Yield what others report of trainings at the paper's scale, each with the hours by a number
-    of TFLOP/s."""
+    """Yield reported trainings at the paper's scale, each with hours at so many TFLOP/s."""
     file = plan.params / REPORTS
     for each in (
         read_json(file, list[Report]) if file.is_file() and plan.profile.scale == PAPER else ()
@@ -329,8 +328,7 @@ def reported(plan: RunPlan, costs: Costs, tflops: float) -> Iterator[str]:
 
 
 def chains(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float]) -> dict[Any, float]:
-    """Return the seconds from the beginning of each job to the end of the last one that waits for
-    it."""
+    """Return the seconds from each job's beginning to the end of the last that waits for it."""
     left = dict.fromkeys(after, 0.0)
     for name in reversed(after):  # each is after those that it waits for
         left[name] += seconds[name]
@@ -342,8 +340,7 @@ def chains(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float]) -> 
 def makespan(
     after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float], places: int
 ) -> float:
-    """Return the seconds of a list schedule, so many jobs at a time, the one with the longest chain
-    first."""
+    """Return the seconds of a list schedule of so many jobs at a time, longest chain first."""
     left, now = chains(after, seconds), 0.0
     order = {name: index for index, name in enumerate(after)}
     sorter = TopologicalSorter(after)

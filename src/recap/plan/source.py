@@ -30,8 +30,8 @@ TRAINING, EVALUATION = "recap.training.run:train", "recap.evaluation.decode:eval
 CAPTIONING = "recap.evaluation.decode:caption_part"
 # Imported by jobs, but not part of what they compute: pictures reach them as features.
 PICTURES = ("recap.data.files.images",)
-# Files, messages and processes carry results and compute none; a test compares this list with what
-# trainings run.
+# Files, messages and processes carry results and compute none;
+# a test compares this list with what trainings run.
 MACHINERY = (
     "recap.core.checksums",
     "recap.core.documents",
@@ -49,29 +49,21 @@ MACHINERY = (
 )
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OF_RUNS = ("datasets", "subsets", "features", "language_models", "models", "recipes")
-_COMPUTES_NOTHING = {
-    "ctx",
-    "kind",
-    "type_comment",
-    "type_params",
-    "annotation",
-    "returns",
-}  # fields of syntax trees
+# fields of syntax trees
+_COMPUTES_NOTHING = {"ctx", "kind", "type_comment", "type_params", "annotation", "returns"}
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_TARGET = re.compile(
-    r"recap(\.\w+)+(:\w+)?"
-)  # `module:object` in a registry; who uses it names it as a start
+# `module:object` in a registry; who uses it names it as a start
+_TARGET = re.compile(r"recap(\.\w+)+(:\w+)?")
 
 Place = tuple[str, str]  # module, name of a definition
 Key = tuple[tuple[str, ...], tuple[str, ...]]  # where a job starts, and what is not followed
-DIGESTS: dict[
-    Key, str
-] = {}  # what this process computed, or took from one that reads the same source
+# what this process computed, or took from one that reads the same source
+DIGESTS: dict[Key, str] = {}
 
 
 def identities(params: Path) -> dict[str, Any]:
-    """Return hashes of parameter files, digests of jobs and metrics, and the `neutral` defaults
-    that no hash holds."""
+    """Return hashes of parameter files, digests of jobs and metrics,
+    and the `neutral` defaults that no hash holds."""
     return {
         "parameters": {
             f"{section}/{name}": value_hash(
@@ -104,8 +96,7 @@ def neutral_keys() -> dict[str, Any]:
 
 
 def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
-    """Return the digest of a job that starts at a definition and runs some kinds of models, and
-    metrics."""
+    """Return the digest of a job by its first definition, its kinds of models and metrics."""
     models = (
         target
         for kind in kinds
@@ -115,13 +106,12 @@ def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
 
 
 def code_digest(*starts: str, without: Collection[str] = ()) -> str:
-    """Return 16 hex digits of what a job may run (`reached`): rules pass them, so that a changed
-    layer retrains."""
+    """Return 16 hex digits of what a job may run (`reached`): a changed layer retrains."""
     key = starts, tuple(without)
     if key not in DIGESTS:
         hashes = {place: content_hash(_definition(place).hashes) for place in reached(*key)}
-        # What a name means is part of what a definition computes: two of one name in two modules
-        # may change places.
+        # What a name means is part of what a definition computes:
+        # two of one name in two modules may change places.
         for _ in range(3):
             meanings = {
                 place: [
@@ -136,8 +126,8 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
 
 
 def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place]:
-    """Return what a job may run that starts at definitions (``recap.training.run:train``) or at all
-    of some modules."""
+    """Return what a job may run that starts at definitions
+    (``recap.training.run:train``) or at all of some modules."""
     # Beside `MACHINERY`, what is imported and does not bear on the result is not followed.
     left_out = (*MACHINERY, *without)
     todo: list[Place] = []
@@ -168,8 +158,7 @@ def _definition(place: Place) -> Definition:
 
 @cache
 def _meanings(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
-    """Return what the names in a definition stand for: definitions, or else what is imported,
-    ``math.floor``."""
+    """Return what names in a definition mean: definitions, or imports as ``math.floor``."""
     module, _ = place
     meanings = []
     for name in sorted(_definition(place).names):
@@ -227,8 +216,7 @@ def module_file(name: str) -> Path | None:
 
 @dataclass
 class Definition:
-    """The top-level statements that bind a name: hashes of what they say, and what they read
-    (``masks.causal``)."""
+    """The top-level statements that bind a name: their hashes, and what they read."""
 
     hashes: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
@@ -236,8 +224,7 @@ class Definition:
 
 
 class Module(NamedTuple):
-    """The definitions of a module by name, those without one under ``""``, and what its imports
-    mean."""
+    """A module's definitions by name (without one: ``""``), and what its imports mean."""
 
     definitions: dict[str, Definition]
     imports: dict[str, list[str]]
@@ -266,9 +253,8 @@ def _parsed(name: str) -> Module:
         if isinstance(node, ast.ClassDef) and "settings" in name.split("."):
             node.body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
             content = _plain(node, set(), set())
-        below = (
-            [node] if isinstance(node, _NAMED) else list(ast.walk(node))
-        )  # an ``if`` with all that is below it
+        # an ``if`` with all that is below it
+        below = [node] if isinstance(node, _NAMED) else list(ast.walk(node))
         bound = {
             each.id
             for each in below
@@ -283,8 +269,7 @@ def _parsed(name: str) -> Module:
 
 
 def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
-    """Return what each imported name means in a module of a package, also those imported inside
-    functions."""
+    """Return what each imported name of a module means, also within functions."""
     imports: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -299,8 +284,7 @@ def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
 
 
 def _plain(node: object, names: set[str], types: set[str]) -> object:
-    """Return a syntax tree as nested lists of what it computes, and add what it reads to `names`
-    and `types`."""
+    """Return a tree as nested lists of what it computes; add its reads to `names` and `types`."""
     if isinstance(node, list):
         return [
             _plain(each, names, types) for each in _without_docstring(node) if not _is_message(each)
@@ -309,9 +293,8 @@ def _plain(node: object, names: set[str], types: set[str]) -> object:
         return "target"
     if not isinstance(node, ast.AST):
         return [type(node).__name__, repr(node)]
-    if isinstance(node, ast.Raise) and isinstance(
-        node.exc, ast.Call
-    ):  # without the words of the error
+    # without the words of the error
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         return ["Raise", _plain(node.exc.func, names, types)]
     if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has empty parts in it
         node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])

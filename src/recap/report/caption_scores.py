@@ -1,5 +1,4 @@
-"""Scores of files of captions as one table: intervals over images, and paired tests against the
-first row."""
+"""Scores of caption files as one table: intervals, and paired tests against the first row."""
 
 from __future__ import annotations
 
@@ -98,8 +97,7 @@ def _named(label: str) -> OutsideRow:
 
 
 def _first_row(path: Path, names: Sequence[str], corpus: Corpus) -> RowScores:
-    """Return the scores of a published file, or of a run's folder, below ``runs`` or below
-    ``scores``."""
+    """Return the scores of a published file, or of a run's folder below ``runs`` or ``scores``."""
     label = Path(*path.parts[-3:]).as_posix().removesuffix(ENDING)  # model@recipe/seed/stage
     if not path.is_file():
         scores = Path(*("scores" if part == "runs" else part for part in path.parts))
@@ -109,8 +107,7 @@ def _first_row(path: Path, names: Sequence[str], corpus: Corpus) -> RowScores:
     if references_hash(corpus.captions(metrics.split)) != header.references_sha256:
         raise MetricError(
             f"{path}: was scored by other reference captions than those of {corpus.path}; give it "
-            "the captions of its "
-            "data set with --dataset, --inputs or --corpus"
+            "the captions of its data set with --dataset, --inputs or --corpus"
         )
     row.signature, row.image_ids = metrics.signature, [image.id for image in images]
     row.reasons = metrics.not_run
@@ -176,10 +173,8 @@ def _texts(cell: Mapping[str, Any], metric: Any) -> dict[str, str]:
         return number_text(None if value is None else metric.scale * value, digits, signed=signed)
 
     interval = NONE if cell.get("low") is None else f"{number('low')} to {number('high')}"
-    difference, p = (
-        number("difference", metric.digits + 1, signed=True),
-        cell.get("paired", {}).get("p_holm"),
-    )
+    difference = number("difference", metric.digits + 1, signed=True)
+    p = cell.get("paired", {}).get("p_holm")
     return dict(
         zip(
             _KINDS,

@@ -1,5 +1,4 @@
-"""Pages of docs made from published runs alone, and their check: no number is typed by hand, or has
-changed since."""
+"""Pages of docs made from published runs alone, and the check that they still agree."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
 
 def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
-    """Write ``<name>.md`` from ``published/`` in the same folder: a section for each scale, with a
-    figure."""
+    """Write ``<name>.md`` from ``published/`` beside it: a section per scale, with a figure."""
     page, pages = into / f"{name}.md", into / PAGES
     others = read_json(pages, dict[str, list[str]]) if pages.is_file() else {}
     write_json(pages, others | {name: [plan.profile.scale for plan in plans if plan.profile.scale]})
@@ -67,8 +65,7 @@ def readme_of(into: Path) -> Path:
 
 
 def with_tables(text: str, into: Path) -> str:
-    """Return a text whose places ``<!-- first table of xlan.md -->`` have the tables of the
-    pages."""
+    """Return a text whose ``<!-- first table of xlan.md -->`` have the tables of the pages."""
 
     def first_table(place: re.Match[str]) -> str:
         rows = (
@@ -103,8 +100,7 @@ def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> 
 def _section(
     plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path
 ) -> Iterator[str]:
-    """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, and what is
-    missing."""
+    """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, gaps."""
     results, name = Path(Paths(copy).results), plan.profile.name
     behind = {
         training.path: training for header in headers.values() for training in header.trainings
@@ -190,8 +186,7 @@ def _seeds(seeds: Sequence[str]) -> str:
 
 
 def _took(trainings: Collection[Training]) -> tuple[float, str]:
-    """Return the core hours of trainings, and the days on which the first and the last of them
-    ended."""
+    """Return the core hours of trainings, and the days of the first and the last end."""
     dates = sorted(training.finished for training in trainings)
     hours = sum(training.cpu_seconds for training in trainings) / _HOUR
     return hours, " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
@@ -244,8 +239,7 @@ def _paragraph(path: Path) -> str:
 
 
 def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
-    """Yield a sentence for each published training whose settings are no longer those of its
-    row."""
+    """Yield a sentence for each published training whose settings are not its row's."""
     headers = [
         read_published(file)[0]
         for file in published_files(into / PUBLISHED / plan.profile.name).values()

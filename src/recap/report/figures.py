@@ -1,5 +1,5 @@
-"""Figures of scores: learning curves of all runs and scores over a setting, with their numbers; and
-the flat summary.
+"""Figures of scores: learning curves of all runs and scores over a setting,
+with their numbers; and the flat summary.
 
 Axes and numbers are in percent, as in tables.
 """
@@ -44,8 +44,7 @@ _MARKERS = "osD^vP*X"
 
 
 def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
-    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` on the scale of tables, for ``dvc
-    metrics diff``."""
+    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` for ``dvc metrics diff``."""
     summary: dict[str, float] = {}
     for row, runs in spec["rows"].items():  # "<table>.<row>": paths of its runs below `scores`
         seeds = [read_metrics(scores / run).scores for run in runs]
@@ -57,8 +56,8 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
 
 
 def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
-    """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D
-    as a PNG, `figure`.
+    """Write the learning curves of all runs:
+    a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`.
 
     ``spec["runs"]`` is what :func:`recap.plan.jobs.curve_runs` returns; labels get their colors in
     this order.
@@ -76,8 +75,8 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 
 
 def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
-    """Draw validation CIDEr-D by epoch: mean over the seeds of a label, and a bar from the lowest
-    to the highest."""
+    """Draw validation CIDEr-D by epoch: mean over the seeds
+    of a label, and a bar from the lowest to the highest."""
     colours = colour_of(labels)
     columns = 2 if max(map(len, colours), default=0) <= _SHORT else 1
     height = 4.8 + 0.2 * -(-len(colours) // columns)  # inches; of the legend, too
@@ -91,9 +90,8 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
         apart = 0.2 * ((index + 0.5) / len(colours) - 0.5)  # so that no bar hides another
         for stage, of_stage in lines[lines.label == label].groupby("stage", sort=False):
             validated = of_stage.dropna(subset="percent")
-            epochs = (
-                validated.start + validated.epoch + apart
-            )  # those of the second stage follow those of the first
+            # those of the second stage follow those of the first
+            epochs = validated.start + validated.epoch + apart
             seeds = validated.percent.groupby(epochs).agg(["mean", "min", "max"])
             ends = [seeds["mean"] - seeds["min"], seeds["max"] - seeds["mean"]]
             axes.errorbar(
@@ -115,8 +113,7 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
 
 
 def _history(path: Path) -> DataFrame:
-    """Read a history: epoch, loss as text, and validation CIDEr-D in percent, NaN where it was not
-    validated."""
+    """Read a history: epoch, loss as text, validation CIDEr-D in percent (NaN: none)."""
     check(path)
     with reading(
         path,
@@ -125,16 +122,15 @@ def _history(path: Path) -> DataFrame:
         damaged="delete it and train this run again",
     ):
         lines = pd.read_csv(path, usecols=list(_READ), dtype=str, keep_default_na=False)
-        pd.to_numeric(
-            lines.loss
-        )  # is text that the CSV repeats; may be empty before the first step
+        # is text that the CSV repeats; may be empty before the first step
+        pd.to_numeric(lines.loss)
         percent = _SCALE * pd.to_numeric(lines.val_cider_d)
         return lines[["loss"]].assign(epoch=lines.epoch.astype(int), percent=percent)
 
 
 def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> None:
-    """Draw scores over a setting, such as the share of training pairs: one panel per metric, one
-    line per model."""
+    """Draw scores over a setting, such as the share of training pairs:
+    one panel per metric, one line per model."""
     rows: dict[tuple[str, str], Mapping[str, Any]] = {}
     for table in sorted({point.table for line in figure.lines for point in line.points}):
         file = statistics / f"{table}.json"
@@ -148,8 +144,7 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
 def _numbers(
     figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield one line of the CSV per metric and point: the mean over the runs with its t
-    interval."""
+    """Yield one line of the CSV per metric and point: mean over runs with t interval."""
     for metric in figure.metrics:
         for line in figure.lines:
             for point in line.points:

@@ -1,5 +1,5 @@
-"""The report of a profile, from what is there while trainings run, too: one HTML file, and a PDF
-where LaTeX is."""
+"""The report of a profile, from what is there while trainings run, too:
+one HTML file, and a PDF where LaTeX is."""
 
 from __future__ import annotations
 
@@ -54,9 +54,8 @@ _OF_A_TRAINING = {
     "threads": "threads",
 }
 NOT_YET = "not run yet"
-_READINGS = (
-    "readings"  # end of the name of a table of one model as printed, as released and as recommended
-)
+# end of the name of a table of one model as printed, as released and as recommended
+_READINGS = "readings"
 _SECONDS = 300  # that LaTeX may take
 
 
@@ -70,12 +69,9 @@ class ShownTable:
 
 
 def make_report(plan: RunPlan) -> Path:
-    """Write ``report.html`` into the folder of a profile's reports, and ``report.pdf`` where LaTeX
-    is installed."""
-    done, tables = (
-        progress(plan),
-        {table_id: shown_table(plan, table_id) for table_id in plan.tables},
-    )
+    """Write a profile's ``report.html``, and ``report.pdf`` where LaTeX is installed."""
+    done = progress(plan)
+    tables = {table_id: shown_table(plan, table_id) for table_id in plan.tables}
     titled = [
         (table_id.endswith(_READINGS), (table.paper.title, table))
         for table_id, table in tables.items()
@@ -108,15 +104,13 @@ def make_report(plan: RunPlan) -> Path:
     if reason:
         pdf.unlink(missing_ok=True)  # of an earlier report
         log.warning(f"{pdf}: not made, because {reason}; the page has everything")
-    record(
-        page, *([] if reason else [pdf])
-    )  # Snakemake's records leave out the PDF, which only some machines make
+    # Snakemake's records leave out the PDF, which only some machines make
+    record(page, *([] if reason else [pdf]))
     return page
 
 
 def _section(title: str, kind: str, parts: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a section: its kind says how templates show its parts, whose equal titles get a
-    number."""
+    """Return a section; its kind says how templates show it; equal titles get a number."""
     name, titles, shown = title.lower().replace(" ", "-"), [each for each, _ in parts], []
     for number, (each, value) in enumerate(parts, 1):
         alike = titles[:number].count(each)
@@ -229,11 +223,8 @@ def _compile(program: str, shown: dict[str, Any], out: Path) -> str:
             "-halt-on-error",
             "report.tex",
         ]
-        fixed = {
-            **os.environ,
-            "SOURCE_DATE_EPOCH": "0",
-            "FORCE_SOURCE_DATE": "1",
-        }  # equal reports give equal bytes
+        # equal reports give equal bytes
+        fixed = {**os.environ, "SOURCE_DATE_EPOCH": "0", "FORCE_SOURCE_DATE": "1"}
         for _ in range(2):  # the second time with the pages of the contents
             try:
                 done = subprocess.run(
@@ -243,10 +234,8 @@ def _compile(program: str, shown: dict[str, Any], out: Path) -> str:
                 return f"pdflatex did not finish in {_SECONDS} seconds"
             if done.returncode:
                 output = done.stdout.decode("utf-8", "replace").splitlines()
-                return (
-                    "pdflatex failed "
-                    f"({next((line for line in output if line.startswith('!')), 'no reason given')})"
-                )
+                errors = (line for line in output if line.startswith("!"))
+                return f"pdflatex failed ({next(errors, 'no reason given')})"
         with atomic_path(out) as temporary:
             shutil.copyfile(folder / "report.pdf", temporary)
     return ""
@@ -278,11 +267,9 @@ def progress(plan: RunPlan) -> Progress:
         estimate = f"; all planned ones are estimated at {planned}."
     cost = TextTable("Cost so far", "", [(name, name) for name in _COLUMNS], "paper")
     cost.legend = [f"The finished trainings took {took:,.2f} hours{estimate}"]
-    series, order, lines = (
-        dict[str, list[Run]](),
-        list(dict.fromkeys(labels.values())),
-        list[Line](),
-    )
+    series = dict[str, list[Run]]()
+    order = list(dict.fromkeys(labels.values()))
+    lines = list[Line]()
     for run in sorted(
         trained, key=lambda run: (order.index(labels[series_of(run.path)]), run.stage != "xe")
     ):
@@ -306,8 +293,7 @@ def progress(plan: RunPlan) -> Progress:
 
 
 def _estimates(plan: RunPlan, runs: Sequence[Run]) -> tuple[str | None, dict[Run, float]]:
-    """Return the machine that was measured last of those that all trainings have hours of, and
-    these."""
+    """Return the last machine measured for all trainings, and their hours."""
     costs = costs_of(plan)
     try:
         each = {run: costs.training(run).seconds for run in runs}
@@ -321,8 +307,7 @@ def _estimates(plan: RunPlan, runs: Sequence[Run]) -> tuple[str | None, dict[Run
 
 
 def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of what is behind the numbers: versions, commits, data sets, features,
-    signatures."""
+    """Yield what is behind the numbers: versions, commits, data sets, features, signatures."""
     installed = {each.metadata["Name"]: each.version for each in distributions()}
     versions = "".join(f", {name} {installed[name]}" for name in _PACKAGES if name in installed)
     yield (
@@ -349,8 +334,7 @@ def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterato
 
 
 def _data_set(path: Path) -> str:
-    """Return the images of each split of a data set, and the hashes of its source and of its
-    splits."""
+    """Return the images of each split of a data set, and hashes of source and splits."""
     if not path.is_file():
         return "not read yet"
     corpus = Corpus.read(path)

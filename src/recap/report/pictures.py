@@ -1,5 +1,4 @@
-"""What pages show of pictures: figures that the profile drew, samples of captions with photos, and
-the gallery."""
+"""The pictures of pages: a profile's figures, samples with photos, and the gallery."""
 
 from __future__ import annotations
 
@@ -81,18 +80,14 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
 
 
 def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
-    """Return the samples of a table with their photos, its contact sheet if it is drawn, and why
-    there are none."""
-    paths, table, seeds, name = (
-        Paths(plan),
-        plan.tables[table_id],
-        plan.seeds[table_id],
-        file_name(table_id),
-    )
-    sheet, dataset = (
-        Path(paths.reports) / "figures" / f"{name}_captions.png",
-        baseline(table).dataset,
-    )
+    """Return the samples of a table with their photos,
+    its contact sheet if it is drawn, and why there are none."""
+    paths = Paths(plan)
+    table = plan.tables[table_id]
+    seeds = plan.seeds[table_id]
+    name = file_name(table_id)
+    sheet = Path(paths.reports) / "figures" / f"{name}_captions.png"
+    dataset = baseline(table).dataset
     shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
     rows = [row for row in table.rows if paths.is_scored(row_runs(row, seeds)[0])]
     if not rows:
@@ -101,10 +96,8 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
         ids = {row.id for row in rows}
         examples = table.examples if table.examples and table.examples.row in ids else None
         table = table.model_copy(update={"rows": rows, "outside": [], "examples": examples})
-    corpus, scores = (
-        Path(paths.of_dataset(dataset, "corpus.parquet")),
-        Path(paths.results) / "scores",
-    )
+    corpus = Path(paths.of_dataset(dataset, "corpus.parquet"))
+    scores = Path(paths.results) / "scores"
     samples = choose_samples(name, table, seeds, corpus, scores, plan.profile.sample_captions)
     roots = list(map(Path, paths.images(dataset)))
     missing = [root for root in roots if not root.exists()]
@@ -122,8 +115,8 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
 def write_gallery(
     *, systems: Mapping[str, Path], corpus: Path, images: Sequence[Path], count: int, out: Path
 ) -> None:
-    """Write the page: photo, references, and each system's caption with its scores; sorted and
-    filtered by difference.
+    """Write the page: photo, references, and each system's caption with its scores;
+    sorted and filtered by difference.
 
     ``systems``: label -> folder of its scores. Without folders or zips of photos the page has none.
     """

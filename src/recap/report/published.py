@@ -1,5 +1,5 @@
-"""Published runs: a small file of each scored run, kept in git; from it results are restored, and
-checked.
+"""Published runs: a small file of each scored run, kept in git;
+from it results are restored, and checked.
 
 The first line of a file is its :class:`Header`; each further line is an :class:`Image`. The
 reference captions are other people's texts and stay out of it: it has their hash, and scoring again
@@ -70,9 +70,8 @@ class Header:
     scores_sha256: str  #: of the scores of the corpus and of all images
     references_sha256: str  #: of the reference captions of these images
     trainings: list[Training]
-    versions: dict[str, str] = field(
-        compare=False
-    )  #: Python published; recap and pycocoevalcap scored; torch trained
+    #: Python published; recap and pycocoevalcap scored; torch trained
+    versions: dict[str, str] = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,8 @@ def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
 
 def publish(plan: RunPlan, into: Path) -> list[Path]:
     """Write a file for each scored run of a plan; return these files."""
-    # Files of runs that are not here stay, because the runs of a profile are made in several
-    # places.
+    # Files of runs that are not here stay,
+    # because the runs of a profile are made in several places.
     paths, files = Paths(plan), []
     for scored in filter(paths.is_scored, _evaluations(plan)):
         file = into / plan.profile.name / f"{scored.path}{ENDING}"
@@ -131,14 +130,10 @@ def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Imag
     paths = Paths(plan)
     folder = Path(paths.results) / "scores" / scored.path
     metrics = read_metrics(folder)
-    captions, columns = (
-        read_captions(folder, metrics.split),
-        read_image_scores(folder, metrics.split),
-    )
-    ids, values = (
-        columns.pop("image_id").tolist(),
-        zip(*(column.tolist() for column in columns.values()), strict=True),
-    )
+    captions = read_captions(folder, metrics.split)
+    columns = read_image_scores(folder, metrics.split)
+    ids = columns.pop("image_id").tolist()
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
     scores = {
         each: dict(zip(columns, of_image, strict=True))
         for each, of_image in zip(ids, values, strict=True)
@@ -202,8 +197,7 @@ def _read(path: Path, *kinds: Any) -> list[Any]:
 
 
 def read_published(path: Path) -> tuple[Header, list[Image]]:
-    """Return what is published of a run, whose captions and scores have the hashes of its
-    header."""
+    """Return what is published of a run; captions and scores have its header's hashes."""
     lines = _read(path, Header, Image)
     if len(lines) < 2 or any(image.scores.keys() != lines[1].scores.keys() for image in lines[2:]):
         raise DataError(f"{path}: has no images, or not the same scores of each; {_AGAIN}")
@@ -231,8 +225,8 @@ def published_files(folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str, Header]]]:
-    """Yield a plan with results from published files, in a temporary folder, and the headers of its
-    runs by path."""
+    """Yield a plan with results from published files,
+    in a temporary folder, and the headers of its runs by path."""
     files, seeds = published_files(published / plan.profile.name), dict(plan.seeds)
     for table_id, table in plan.tables.items():
         missing = {run.seed for run in plan.table_runs(table_id) if run.path not in files}
@@ -278,12 +272,10 @@ def _restore(file: Path, path: str, results: Path) -> Header:
 
 def _write_statistics(plan: RunPlan, table_id: str) -> None:
     """Write the statistics of a table, as the workflow does."""
-    results, name, table, selection = (
-        Path(Paths(plan).results),
-        file_name(table_id),
-        plan.tables[table_id],
-        None,
-    )
+    results = Path(Paths(plan).results)
+    name = file_name(table_id)
+    table = plan.tables[table_id]
+    selection = None
     if table.selections:
         selection = results / "statistics" / "selections" / f"{name}.json"
         spec: SelectedRows = validate(SelectedRows, selection_spec(plan, table_id), table_id)
@@ -306,14 +298,12 @@ def published_runs(into: Path) -> list[Path]:
 
 
 def dataset_of(file: Path, into: Path) -> str:
-    """Return the data set of a published run, whose path begins with it below the folder of its
-    profile."""
+    """Return a published run's data set, with which its path in the profile's folder begins."""
     return file.relative_to(into / PUBLISHED).parts[1]
 
 
 def read_corpora(names: Sequence[str], params: Path, inputs: Path, out: Path) -> dict[str, Corpus]:
-    """Build the corpora of data sets, captions alone, and return those whose outside files are
-    there."""
+    """Build the corpora (captions alone) of data sets whose outside files are there."""
     corpora = dict[str, Corpus]()
     for name in names:
         settings = load_named(params, "datasets", name).captions_alone()
@@ -333,8 +323,8 @@ def read_corpora(names: Sequence[str], params: Path, inputs: Path, out: Path) ->
 
 
 def changed_means(file: Path) -> Iterator[str]:
-    """Yield a sentence for a published run that is not what was published, or whose means its
-    images do not give."""
+    """Yield a sentence for a published run that is not what was published,
+    or whose means its images do not give."""
     try:
         header, images = read_published(file)
     except RecapError as error:

@@ -1,5 +1,5 @@
-"""The folder of a trained run: written, and opened again with the vocabulary and features that it
-was trained with."""
+"""The folder of a trained run: written, and opened again
+with the vocabulary and features that it was trained with."""
 
 from __future__ import annotations
 
@@ -65,9 +65,8 @@ def write_run(
     read_weights(weights)
     spec = made_from["spec"]
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
-    columns = max(
-        counters.history, key=len
-    )  # an epoch without validation, or before the first step, has fewer
+    # an epoch without validation, or before the first step, has fewer
+    columns = max(counters.history, key=len)
     lines = ([line.get(column) for column in columns] for line in counters.history)
     # Floats have enough digits to plot and compare; integers stay as they are.
     rows = (
@@ -210,8 +209,8 @@ def check_inputs(
     other_pictures: bool = False,
 ) -> None:
     """Refuse words and features that a run was not trained with."""
-    # Of features that others made, a store records the files alone, and those of `other_pictures`
-    # lie in other files.
+    # Of features that others made, a store records the files alone,
+    # and those of `other_pictures` lie in other files.
     made_from, maker = _made_from(run), joint_maker(stores) if stores else None
     of_others = [
         store.attributes["weights_sha256"] == "unknown"

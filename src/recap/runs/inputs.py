@@ -1,5 +1,4 @@
-"""What models are trained on and read: features of images, captions as token ids, and pretrained
-weights."""
+"""What models read: features of images, captions as token ids, pretrained weights."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ class ReadsImages(Protocol):
 
 
 class FeatureSources:
-    """The streams of several stores of the same images, their sizes F by name, and a hash of what
-    made them."""
+    """The streams of stores of the same images, sizes F by name, a hash of what made them."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.stores = [FeatureStore(path) for path in paths]
@@ -79,8 +77,8 @@ class FeatureSources:
         return InputSpec(self.sizes, len(vocabulary), vocabulary)
 
     def choose(self, models: Sequence[Captioner], inputs: InputSpec) -> None:
-        """Read from now on the streams that any of these models, built with `inputs`, reads, with
-        boxes if it does."""
+        """Read from now on the streams that any of these models,
+        built with `inputs`, reads, with boxes if it does."""
         wanted = {name for model in models for name in model.reads(inputs)}
         self._streams = [name for name in self.sizes if name in wanted]
         self._boxes = {name for model in models for name in boxed_streams(model, inputs)}
@@ -113,17 +111,14 @@ class FeatureSources:
         )
 
     def read(self, image_ids: Sequence[int], *, with_boxes: bool = False) -> Images:
-        """Return images in the order given (an id may be repeated), with boxes also where no model
-        reads them."""
+        """Return images as ordered (ids may repeat), with boxes also where no model reads them."""
         streams = {}
         for name in self._streams:
             store = self._store_of[name]
             streams[name] = Stream(*store.read(image_ids, name))
             if name in self._boxes or (with_boxes and BOXES in store.columns(name)):
-                boxes, sizes = (
-                    store.column(image_ids, BOXES, name),
-                    torch.from_numpy(store.sizes(image_ids)),
-                )
+                boxes = store.column(image_ids, BOXES, name)
+                sizes = torch.from_numpy(store.sizes(image_ids))
                 streams[name] = replace(streams[name], boxes=boxes.float(), sizes=sizes.float())
         return Images(streams)
 
@@ -142,8 +137,7 @@ def joint_maker(stores: Sequence[FeatureStore]) -> str:
 
 
 class GpuFeatures:
-    """The features of some images, read once from sources, one after the other as float32 on a
-    GPU."""
+    """The features of some images, read once from sources, as float32 on a GPU."""
 
     def __init__(
         self, sources: FeatureSources, image_ids: Sequence[int], device: torch.device
@@ -162,9 +156,8 @@ class GpuFeatures:
         # Where an image's vectors are stays on the CPU, which reads it for each batch.
         self._counts = {name: torch.from_numpy(counts) for name, counts in rows.items()}
         self._starts = {name: counts.cumsum(0) - counts for name, counts in self._counts.items()}
-        self._vectors: dict[str, dict[str, Tensor]] = {
-            name: {} for name in rows
-        }  # values [rows, F], boxes [rows, 4]
+        # values [rows, F], boxes [rows, 4]
+        self._vectors: dict[str, dict[str, Tensor]] = {name: {} for name in rows}
         self._sizes: dict[str, Tensor] = {}  # [images, 2]
         for first in range(0, len(image_ids), CHUNK):
             for name, stream in sources.read(image_ids[first : first + CHUNK]).streams.items():
@@ -207,8 +200,8 @@ class GpuFeatures:
 
 def check_vectors(model: ModelConfig, store: Path) -> None:
     """Compare a model's `max_vectors` with the main stream of its store."""
-    # Where all images have the same number, every one would lose the same part, such as a view:
-    # that is refused.
+    # Where all images have the same number,
+    # every one would lose the same part, such as a view: that is refused.
     if (limit := model.vector_limit) is None:
         return
     features = FeatureStore(store)
@@ -219,16 +212,14 @@ def check_vectors(model: ModelConfig, store: Path) -> None:
     if above:
         log.info(
             f"{store}: {above:,} of {len(vectors):,} images have more than {limit} vectors (up to "
-            f"{most}); the model "
-            f"reads the first {limit}, as its max_vectors says"
+            f"{most}); the model reads the first {limit}, as its max_vectors says"
         )
 
 
 def split_captions(
     corpus: Corpus, vocabulary: AnyVocabulary, split: str, caption_ids: Sequence[int] | None = None
 ) -> CaptionIds:
-    """Return captions of a split, all of them or those of a training subset, as token ids by
-    image."""
+    """Return captions of a split, or of a training subset of it, as token ids by image."""
     rows = corpus.rows(split)
     own = corpus.caption_id[rows]
     wanted, order = np.unique(own if caption_ids is None else caption_ids, return_inverse=True)
@@ -253,15 +244,13 @@ def _encoded(captions: pa.ListArray, vocabulary: AnyVocabulary) -> tuple[np.ndar
             list(chain.from_iterable(pieces)), np.int32
         )
     lengths = np.diff(captions.offsets.to_numpy()).astype(np.int64)
-    words = (
-        captions.flatten().dictionary_encode()
-    )  # a word has the same id in any caption: each is looked up once
+    # a word has the same id in any caption: each is looked up once
+    words = captions.flatten().dictionary_encode()
     ids = np.array(
         [vocabulary.encode([word])[0] for word in words.dictionary.to_pylist()], np.int32
     )
-    place = np.arange(len(words)) - np.repeat(
-        np.cumsum(lengths) - lengths, lengths
-    )  # within its caption
+    # within its caption
+    place = np.arange(len(words)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return np.minimum(lengths, vocabulary.max_length), ids[
         words.indices.to_numpy()[place < vocabulary.max_length]
     ]

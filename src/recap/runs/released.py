@@ -33,15 +33,11 @@ from recap.settings.recipes import DecodingSettings
 
 VOCABULARY, REPORT = "vocabulary.json", "import.json"
 STAGE = "released"  # takes the place of a training stage
-NEVER = (
-    -1e4
-)  # score of an id that the release does not have: its probability is 0 in every precision
+# score of an id that the release does not have: its probability is 0 in every precision
+NEVER = -1e4
 TORCHTEXT = ["<unk>", "<pad>", "<bos>", "<eos>"]  # the first ids of a release in this form
-_WORDS = (
-    "itos",
-    "vocab",
-    "ix_to_word",
-)  # keys that hold words: the first two of pickles, the last of JSON
+# keys that hold words: the first two of pickles, the last of JSON
+_WORDS = ("itos", "vocab", "ix_to_word")
 
 
 def import_checkpoint(
@@ -74,8 +70,8 @@ def import_checkpoint(
     )
     own, rows = read_vocabulary(words, release, max_length=search.max_length)
     ordered = _in_our_order(tensors, release, rows, words)
-    # Clones, because released tables may be tied, and safetensors refuses tensors that share
-    # memory.
+    # Clones, because released tables may be tied,
+    # and safetensors refuses tensors that share memory.
     weights = {name: value.float().contiguous().clone() for name, value in ordered.items()}
     with torch.device("meta"):
         model = build_model(settings, InputSpec({"main": width}, len(own), own))
@@ -119,8 +115,7 @@ def import_checkpoint(
 
 
 def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor], dict[str, str]]:
-    """Return what a paper says of its releases, the tensors of a file by our names, the others with
-    the reason."""
+    """Return a paper's `Release`, a file's tensors by our names, the others with the reason."""
     release = RELEASED.get(kind)
     if not isinstance(release, Release):
         raise ConfigError(f"{kind}: {release}")
@@ -152,13 +147,8 @@ def _naming(file: Path, kind: str) -> Iterator[None]:
         yield
     except RecapError as error:
         raise ConfigError(f"{file}: {error}") from error
-    except (
-        LookupError,
-        ValueError,
-        RuntimeError,
-        StopIteration,
-        TypeError,
-    ) as error:  # missing, or of another shape
+    except (LookupError, ValueError, RuntimeError, StopIteration, TypeError) as error:
+        # missing, or of another shape
         raise ConfigError(
             f"{file}: is no released checkpoint of kind {kind!r} ({first_line(error)})"
         ) from error
@@ -179,11 +169,9 @@ def read_options(path: Path) -> dict[str, Any]:
 def read_vocabulary(
     path: Path, release: Release, *, max_length: int
 ) -> tuple[AnyVocabulary, list[int]]:
-    """Return our vocabulary of a release's words, and the row of the release's tables for each of
-    our ids."""
-    if (
-        release.words == "byte_pairs"
-    ):  # GPT-2's: a folder with vocab.json and merges.txt, or tokenizer.json
+    """Return our vocabulary of a release's words, and by our id the row of its tables."""
+    # GPT-2's: a folder with vocab.json and merges.txt, or tokenizer.json
+    if release.words == "byte_pairs":
         pairs = load_byte_pairs(path.name, inputs=path.parent, max_length=max_length)
         return pairs, pairs.rows
     words, first = _words(path), len(TORCHTEXT)

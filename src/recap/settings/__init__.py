@@ -37,8 +37,8 @@ from recap.settings.tables import (
     TableOfParts,
 )
 
-# Here, as a paper registers its own: the list in `recap.settings.metrics` is in the digest of every
-# evaluation.
+# Here, as a paper registers its own:
+# the list in `recap.settings.metrics` is in the digest of every evaluation.
 METRICS.register("CLIPScore", "recap.evaluation.clip_score:ClipScore")
 
 SECTIONS: dict[str, Any] = {

@@ -1,5 +1,4 @@
-"""What all settings share: classes that refuse unknown keys, names of files, sizes, and checks of
-several keys."""
+"""What all settings share: refusal of unknown keys, file names, sizes, checks of several keys."""
 
 from __future__ import annotations
 
@@ -33,9 +32,8 @@ def neutral(default: Any, **options: Any) -> Any:
 # of a billion layers would be built for ever before the first job.
 Layers = Annotated[PositiveInt, Field(le=100)]
 LayersOr0 = Annotated[NonNegativeInt, Field(le=100)]
-Width = Annotated[
-    PositiveInt, Field(le=16_384)
-]  # of vectors; also heads, slots and positions, each a row of a table
+# of vectors; also heads, slots and positions, each a row of a table
+Width = Annotated[PositiveInt, Field(le=16_384)]
 WidthOr0 = Annotated[NonNegativeInt, Field(le=16_384)]
 Edge = Annotated[PositiveInt, Field(le=4096)]  # of a picture, in pixels
 Cells = Annotated[PositiveInt, Field(le=256)]  # of a grid, per edge
@@ -72,21 +70,18 @@ class NamesFiles(Strict):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Refuse a text that does not say whether it is a file: a forgotten one would be no job's
-        input."""
+        """Refuse a text not said to be a file or none: a forgotten file is no job's input."""
         super().__pydantic_init_subclass__(**options)
         for name, field in cls.model_fields.items():
             marks = [*field.metadata, *_parts(field.annotation)]
             if str in marks and not any(isinstance(mark, Outside | NoFile) for mark in marks):
                 raise TypeError(
                     f"{cls.__name__}.{name}: annotate it as OutsideFile if it is the path of a "
-                    "file or folder, else as "
-                    f"Name ({__name__})"
+                    f"file or folder, else as Name ({__name__})"
                 )
 
     def named_files(self) -> dict[str, list[str]]:
-        """Return the outside files and folders that the settings name, by key, without those left
-        out."""
+        """Return the outside files and folders of the settings, by key, without those left out."""
         files = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -125,8 +120,7 @@ def refuse(when: Callable[[Any], Any], sentence: str) -> Any:
 
 
 def together(key: str, *, when: tuple[str, Any], needed: bool = True) -> Any:
-    """Return a validator: a key is set where another has a value, unless not ``needed``, and
-    nowhere else."""
+    """Return a validator: a key is set only where another has a value (``needed``: and always)."""
     other, value = when
 
     def differ(settings: Any) -> bool:

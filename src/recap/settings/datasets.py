@@ -45,9 +45,10 @@ class BytePairRule(NamesFiles):
 
     kind: Literal["bpe"]
     tokenizer: OutsideFile = Field(
-        description="a folder with vocab.json and merges.txt, or a tokenizer.json, relative to the "
-        "profile's `inputs`; "
-        "or `hub:openai-community/gpt2@COMMIT`"
+        description=(
+            "a folder with vocab.json and merges.txt, or a tokenizer.json, relative to the "
+            "profile's `inputs`; or `hub:openai-community/gpt2@COMMIT`"
+        )
     )
     max_length: PositiveInt = Field(
         60, description="captions are cut to this many pieces, between two words"
@@ -83,8 +84,7 @@ class Subset(Strict):
 
 
 class Counts(Strict):
-    """Images of each split, and captions of all: how large a data set is, known before its files
-    are there."""
+    """Images per split, and captions: the size of a data set before its files are there."""
 
     train: NonNegativeInt
     val: NonNegativeInt
@@ -104,8 +104,8 @@ class Counts(Strict):
 
 @dataclass(frozen=True)
 class WebPictures:
-    """Pictures behind addresses: the TSV with these, and the shorter side to which larger ones are
-    shrunk (0: none)."""
+    """Pictures behind addresses: the TSV with these,
+    and the shorter side to which larger ones are shrunk (0: none)."""
 
     tsv: str
     min_side: int
@@ -117,13 +117,11 @@ class DatasetConfig(NamesFiles):
     The base class of all kinds, which add ``kind`` and their keys.
     """
 
-    reader: ClassVar[
-        str
-    ]  #: ``module:function`` of the :class:`recap.data.datasets.base.Reader` of this kind
+    #: ``module:function`` of the :class:`recap.data.datasets.base.Reader` of this kind
+    reader: ClassVar[str]
     products: ClassVar[tuple[str, ...]] = ()  #: files that the reader writes beside corpus.parquet
-    of_captions: ClassVar[tuple[str, ...]] = (
-        "vocabulary",
-    )  #: keys that say nothing of the pictures and of their ids
+    #: keys that say nothing of the pictures and of their ids
+    of_captions: ClassVar[tuple[str, ...]] = ("vocabulary",)
     kind: Name
     vocabulary: VocabularyConfig = VocabularyRule()
     upright: bool = Field(
@@ -141,8 +139,7 @@ class DatasetConfig(NamesFiles):
     )
 
     def pictures_per_image(self) -> int:
-        """Return how many pictures an image has, whose vectors stand in a row: the views of a
-        study."""
+        """Return how many pictures (views of a study), with vectors in a row, an image has."""
         return 1
 
     def known_counts(self) -> Counts | None:
@@ -157,20 +154,17 @@ class DatasetConfig(NamesFiles):
         return self.model_dump(exclude=set(self.of_captions))
 
     def picture_sources(self) -> list[str]:
-        """Return the folders or archives of the pictures, relative to `inputs`; none: they are in
-        PICTURES."""
+        """Return the folders or archives of the pictures; none: they are in PICTURES."""
         return [] if PICTURES in self.products else self.named_files()["images"]
 
     def captions_alone(self) -> Self:
-        """Return the settings by which captions are read, and no picture of a list of folders and
-        archives."""
+        """Return the settings by which captions are read, without a list of pictures."""
         return self.model_copy(
             update={"images": []} if isinstance(getattr(self, "images", None), list) else {}
         )
 
     def web_pictures(self) -> dict[str, WebPictures]:
-        """Return what pictures are fetched from the open web, by the list that says which, relative
-        to `inputs`."""
+        """Return the pictures fetched from the web, by their list's path below `inputs`."""
         return {}
 
 
@@ -192,8 +186,7 @@ COCO_CAPTIONS = 616_767
 
 @DATASETS.register
 class CocoDataset(PublishedDataset):
-    """Microsoft COCO's captions: Karpathy's JSON, or the plain annotations and Karpathy's two lists
-    of pictures."""
+    """COCO's captions: Karpathy's JSON, or the annotations and Karpathy's two lists."""
 
     reader: ClassVar[str] = "recap.data.datasets.coco:build"
     of_captions: ClassVar[tuple[str, ...]] = (
@@ -236,14 +229,14 @@ class CocoDataset(PublishedDataset):
         return self.counts if self.partial else Counts(**COCO_IMAGES, captions=COCO_CAPTIONS)
 
 
-# Pictures of the parts of COCO that the caption server scores; the part is the folder of a
-# picture's name.
+# Pictures of the parts of COCO that the caption server scores;
+# the part is the folder of a picture's name.
 COCO_PARTS = {"val2014": 40_504, "test2014": 40_775}
 
 
 class PicturesAlone(DatasetConfig):
-    """A data set without references: its pictures can be captioned, and nothing can be trained on
-    it or scored."""
+    """A data set without references: its pictures can be captioned,
+    and nothing can be trained on it or scored."""
 
 
 @DATASETS.register
@@ -300,18 +293,20 @@ class ConceptualDataset(PublishedDataset):
     seed: int = Field(0, description="seed of that draw")
     min_side: NonNegativeInt = neutral(
         384,
-        description="shorter side to which larger pictures are shrunk when they are fetched, in pixels; no "
-        "less than "
-        "what the extractors read; 0: pictures are not shrunk",
+        description=(
+            "shorter side to which larger pictures are shrunk when they are fetched, in pixels; "
+            "no less than what the extractors read; 0: pictures are not shrunk"
+        ),
     )
     survival: float | None = neutral(
         None,
         gt=0,
         le=1,
-        description="share of the training addresses that have a picture, at least: only rows that draws "
-        "need are "
-        "fetched, and a subset is a share of all rows; without it, all are fetched, and it is a "
-        "share of the pictures",
+        description=(
+            "share of the training addresses that have a picture, at least: only rows that draws "
+            "need are fetched, and a subset is a share of all rows; without it, all are fetched, "
+            "and it is a share of the pictures"
+        ),
     )
 
     def outside_files(self) -> list[str]:
@@ -405,8 +400,8 @@ KARPATHY_COUNTS = {
 
 @DATASETS.register
 class KarpathyDataset(PublishedDataset):
-    """A data set in Karpathy's JSON form (dataset_coco.json, dataset_flickr8k.json,
-    dataset_flickr30k.json)."""
+    """A data set in Karpathy's JSON form
+    (dataset_coco.json, dataset_flickr8k.json, dataset_flickr30k.json)."""
 
     reader: ClassVar[str] = "recap.data.datasets.base:build_karpathy"
 

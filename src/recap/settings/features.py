@@ -27,8 +27,8 @@ from recap.settings.kinds import OneOf, Registry
 
 FEATURES = Registry("kind of features")
 
-# Weights: a file, unless they come from the hub, from a seed, or from a training on the data set's
-# own boxes.
+# Weights: a file, unless they come from the hub,
+# from a seed, or from a training on the data set's own boxes.
 Weights = Annotated[str, Outside(but=("pretrained", "random", "boxes"))]
 Activation = Literal["relu", "relu6", "gelu", "silu"]
 Revision = Annotated[Name, Field(pattern=r"^[0-9a-f]{40}$")]
@@ -53,25 +53,23 @@ class FeaturesConfig(NamesFiles):
     The base of all kinds, which add ``kind`` and their keys.
     """
 
-    #: ``module:Class`` of the :class:`recap.features.extraction.Encoder` of this kind, which makes
-    #: the features of a data set and of photos that belong to none; None where pictures alone do
-    #: not make them
+    #: ``module:Class`` of the :class:`recap.features.extraction.Encoder`
+    #: of this kind, which makes the features of a data set and of photos
+    #: that belong to none; None where pictures alone do not make them
     encoder: ClassVar[str | None] = None
     #: why there is none for photos, the end of a sentence
     no_encoder: ClassVar[str] = "their class names no `encoder`"
-    #: ``module:function`` of the :class:`recap.features.extraction.Extractor` of this kind, which
-    #: writes a store
+    #: ``module:function`` of the :class:`recap.features.extraction.Extractor`
+    #: of this kind, which writes a store
     extractor: ClassVar[str] = "recap.features.extraction:extract_pictures"
     from_pictures: ClassVar[bool] = True  #: whether it reads the pictures of a data set
-    needs_detectron2: ClassVar[bool] = (
-        False  #: whether it runs in the environment that has detectron2
-    )
+    #: whether it runs in the environment that has detectron2
+    needs_detectron2: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = False  #: whether its stores hold the boxes of the vectors
-    of_stores: ClassVar[
-        tuple[str, ...]
-    ] = ()  #: its keys that name other features, whose stores it reads
-    #: keys that say how an extractor works, not what it makes; they are no part of a store's
-    #: identity
+    #: its keys that name other features, whose stores it reads
+    of_stores: ClassVar[tuple[str, ...]] = ()
+    #: keys that say how an extractor works, not what it makes;
+    #: they are no part of a store's identity
     EXECUTION: ClassVar[frozenset[str]] = frozenset({"batch_size", "shard_size"})
 
     kind: Name
@@ -91,36 +89,34 @@ class FeaturesConfig(NamesFiles):
     )
 
     def made_from(self) -> dict[str, str]:
-        """Return the names of the features whose stores are read: for `boxes` to cut out, or
-        `cells` to pool."""
+        """Return the names of the features whose stores are read:
+        for `boxes` to cut out, or `cells` to pool."""
         return {key: getattr(self, key) for key in self.of_stores}
 
     def vectors_per_picture(self) -> int | None:
-        """Return how many vectors each picture has in the main stream; None: the settings do not
-        fix their number."""
+        """Return how many vectors each picture has in the main stream;
+        None: the settings do not fix their number."""
         return None
 
     def stored(self, named: Callable[[str], Self]) -> Mapping[str, StoredStream]:
-        """Return the streams of a store by name, the main one first; none where their size is not
-        known.
+        """Return the streams of a store by name, the main one first;
+        none where their size is not known.
 
         ``named`` gives the settings of other features by name, for what is made from other stores.
         """
         return {}
 
     def products(self) -> tuple[str, ...]:
-        """Return the files that are read of those that a data set's reader writes beside the
-        corpus."""
+        """Return the files read of those that a data set's reader writes by the corpus."""
         return ()
 
     def trained_on(self) -> Literal["boxes", "captions"] | None:
-        """Return what of the data set the weights are first trained on (steps `pretrain` and
-        `tune`), if so."""
+        """Return what of the data set the weights are first
+        trained on (steps `pretrain` and `tune`), if so."""
         return None
 
     def hub(self) -> str | None:
-        """Return ``hub:OWNER/NAME[@REVISION]`` of the weights if they come from the HuggingFace
-        hub."""
+        """Return ``hub:OWNER/NAME[@REVISION]`` of weights from the HuggingFace hub."""
         return None
 
     def targets(self) -> list[str]:
@@ -128,8 +124,7 @@ class FeaturesConfig(NamesFiles):
         return [self.extractor, *([self.encoder] if self.encoder else [])]
 
     def identity(self) -> dict[str, Any]:
-        """Return what a store is made by, under the names that stores carry since their first
-        version."""
+        """Return what a store is made by, under the names of the first stores."""
         return self.model_dump(mode="json", by_alias=True, exclude=set(self.EXECUTION))
 
 
@@ -165,8 +160,7 @@ class BoxPretraining(Strict):
 
 
 class WordTuning(Strict):
-    """How a backbone's weights are first tuned to name words of the captions of the training
-    pictures."""
+    """How a backbone is first tuned to name words of the training pictures' captions."""
 
     words: PositiveInt = Field(200, description="at most so many, the most frequent ones")
     least_images: PositiveInt = Field(20, description="whose captions must have a word")
@@ -190,9 +184,10 @@ class GridFeatures(TimmFeatures):
 
     kind: Literal["grid"]
     weights: Weights = Field(
-        description="'pretrained' (hub), 'random', 'boxes' (trained first on the boxes of the data set's "
-        "own training "
-        "pictures), or a safetensors file relative to `inputs`"
+        description=(
+            "'pretrained' (hub), 'random', 'boxes' (trained first on the boxes of the data set's "
+            "own training pictures), or a safetensors file relative to `inputs`"
+        )
     )
     pretraining: BoxPretraining | None = Field(None, description="for weights 'boxes'")
     word_tuning: WordTuning | None = neutral(
@@ -225,8 +220,7 @@ class GridFeatures(TimmFeatures):
     )
 
     def standardises(self) -> bool:
-        """Return whether the channels are brought to one scale: random weights have no natural
-        one."""
+        """Return whether the channels are brought to one scale; random ones have none."""
         return self.standardised or self.weights == "random"
 
     def trained_on(self) -> Literal["boxes", "captions"] | None:
@@ -285,8 +279,7 @@ BOXES = "boxes.json"  # of a data set that knows what is where in its pictures
 
 @FEATURES.register
 class PooledFeatures(FeaturesConfig):
-    """Regions or segments without a detector: true areas of the built-in scenes, or cells merged by
-    similarity."""
+    """Regions or segments without a detector: true areas of scenes, or merged cells."""
 
     extractor: ClassVar[str] = "recap.features.pooled:extract_pooled"
     of_stores: ClassVar[tuple[str, ...]] = ("cells",)
@@ -299,11 +292,11 @@ class PooledFeatures(FeaturesConfig):
     kind: Literal["pooled"]
     cells: Name = Field(description="name of the features whose store has the grid")
     areas: Literal["boxes", "masks", "occupancy", "merged"] = Field(
-        description="true boxes of the objects (stream `region`); their true masks and the ground "
-        "(`segment`); the "
-        "share of each kind of object and ground in each cell (`segment`, without boxes); or "
-        "neighboring cells that "
-        "are alike (`region`)"
+        description=(
+            "true boxes of the objects (stream `region`); their true masks and the ground "
+            "(`segment`); the share of each kind of object and ground in each cell (`segment`, "
+            "without boxes); or neighboring cells that are alike (`region`)"
+        )
     )
     regions: PositiveInt | None = Field(
         None, description="for merged: so many groups of cells that are alike"
@@ -315,10 +308,8 @@ class PooledFeatures(FeaturesConfig):
         return () if self.areas == "merged" else (BOXES,)
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        cells, vectors = (
-            named(self.cells).stored(named).get("grid"),
-            self.regions or self.vector_count,
-        )
+        cells = named(self.cells).stored(named).get("grid")
+        vectors = self.regions or self.vector_count
         if cells and self.areas == "occupancy" and self.vector_width:
             return {"segment": StoredStream(cells.vectors, self.vector_width)}
         if cells and self.areas != "occupancy" and vectors:
@@ -335,8 +326,8 @@ _POOLED, _FC1 = 2048, 1024  # numbers of a detector's vector
 
 @FEATURES.register
 class RegionFeatures(FeaturesConfig):
-    """Regions of a detectron2 detector: boxes and their vectors, before or after the first of its
-    last layers."""
+    """Regions of a detectron2 detector: boxes and their vectors,
+    before or after the first of its last layers."""
 
     encoder: ClassVar[str | None] = "recap.features.detectors:Detector"
     needs_detectron2: ClassVar[bool] = True
@@ -374,9 +365,11 @@ class RegionFeatures(FeaturesConfig):
     )
     selection: Literal["per_class", "rising"] = neutral(
         "per_class",
-        description="per_class: suppressed within each class (Anderson et al.); rising: suppressed by the "
-        "best class "
-        "alone, at overlaps of 0.3, 0.4 ... 0.9 until there are enough (py-bottom-up-attention)",
+        description=(
+            "per_class: suppressed within each class (Anderson et al.); rising: suppressed by the "
+            "best class alone, at overlaps of 0.3, 0.4 ... 0.9 until there are enough "
+            "(py-bottom-up-attention)"
+        ),
     )
     proposals: PositiveInt | None = neutral(
         None,
@@ -387,23 +380,27 @@ class RegionFeatures(FeaturesConfig):
     )
     least_side: NonNegativeFloat | None = neutral(
         None,
-        description="proposals with a shorter side, in pixels of the picture, are dropped; default: 16 for "
-        "bottom_up_r101_c4, as in Caffe, else 0",
+        description=(
+            "proposals with a shorter side, in pixels of the picture, are dropped; default: 16 "
+            "for bottom_up_r101_c4, as in Caffe, else 0"
+        ),
     )
     anchors: Literal["centred", "caffe"] = neutral(
         "centred",
-        description="of bottom_up_r101_c4. centred: detectron2's, as py-bottom-up-attention configures "
-        "them; caffe: "
-        "those of Caffe in their order, with proposals that end at the last pixel (weights of "
-        "MILVLG)",
+        description=(
+            "of bottom_up_r101_c4. centred: detectron2's, as py-bottom-up-attention configures "
+            "them; caffe: those of Caffe in their order, with proposals that end at the last "
+            "pixel (weights of MILVLG)"
+        ),
     )
     box_weights: list[PositiveFloat] = neutral(
         [10.0, 10.0, 5.0, 5.0],
         min_length=4,
         max_length=4,
-        description="by which regression deltas are divided, for boxes 'regressed' and selection 'rising'; "
-        "1, 1, 1, 1 "
-        "in Caffe and MILVLG's code",
+        description=(
+            "by which regression deltas are divided, for boxes 'regressed' and selection "
+            "'rising'; 1, 1, 1, 1 in Caffe and MILVLG's code"
+        ),
     )
     background: Literal["last", "first"] = neutral(
         "last",
@@ -447,9 +444,8 @@ class RegionFeatures(FeaturesConfig):
         return (*(("region",) if self.regions else ()), *(("grid",) if self.grid else ()))
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        labels = NUMBER_BYTES * (
-            4 if self.attributes else 2
-        )  # classes and attributes, each with scores
+        # classes and attributes, each with scores
+        labels = NUMBER_BYTES * (4 if self.attributes else 2)
         width = _FC1 if self.vectors == "fc1" else _POOLED
         most = StoredStream(
             self.max_boxes, width, BOX_BYTES + labels, self.min_boxes < self.max_boxes
@@ -519,9 +515,8 @@ class ImportedFeatures(FeaturesConfig):
     has_boxes: ClassVar[bool] = True
 
     kind: Literal["imported"]
-    format: Annotated[str, OneOf(FORMATS.names)] = Field(
-        serialization_alias="form"
-    )  # its name in the first stores
+    # its name in the first stores
+    format: Annotated[str, OneOf(FORMATS.names)] = Field(serialization_alias="form")
     sources: list[OutsideFile] = Field(
         min_length=1, description="files or a folder, relative to `inputs`"
     )
@@ -539,9 +534,11 @@ class ImportedFeatures(FeaturesConfig):
     )
     damaged: list[int] = neutral(
         [],
-        description="of the TSV formats: ids of images with damaged lines; a whole line of the same image "
-        "is taken, an "
-        "image without one is left out, and as many lines without an id are passed over",
+        description=(
+            "of the TSV formats: ids of images with damaged lines; a whole line of the "
+            "same image is taken, an image without one is left out, and as many lines "
+            "without an id are passed over"
+        ),
     )
 
     def outside_files(self) -> list[str]:

@@ -1,5 +1,5 @@
-"""Settings of figures: of trained models, which a table lists, and of scores over a setting
-(folders ``figures/``).
+"""Settings of figures: of trained models, which a table lists,
+and of scores over a setting (folders ``figures/``).
 
 A kind of the first is a `ModelFigure`, registered with `FIGURES`. Here are those that any model may
 be drawn by; those of a paper are in its folder. A module named in RECAP_PLUGINS
@@ -24,15 +24,15 @@ Column = Annotated[str, OneOf(column_names)]
 
 
 class ModelFigure(Strict, ABC):
-    """Settings of a kind of figure; `FIGURES.register` makes a subclass with `kind: Literal[NAME]`
-    known as NAME."""
+    """Settings of a kind of figure; `FIGURES.register` makes a subclass
+    with `kind: Literal[NAME]` known as NAME."""
 
-    #: the function that makes it, "package.module:function", imported when it is drawn. It is
-    #: called with these settings, a `recap.evaluation.figures.DrawnModels` and the path of each
-    #: file in `files`.
+    #: the function that makes it, "package.module:function", imported when it is
+    #: drawn. It is called with these settings, a
+    #: `recap.evaluation.figures.DrawnModels` and the path of each file in `files`.
     implementation: ClassVar[str]
-    #: how the names of its files end -> title in the report of the profile; "": the file is not in
-    #: it
+    #: how the names of its files end -> title in the report
+    #: of the profile; "": the file is not in it
     files: ClassVar[Mapping[str, str]]
     caption: ClassVar[str]  #: text below its files there
     needs_images: ClassVar[bool] = True  #: whether photos are drawn
@@ -52,8 +52,7 @@ class ModelFigure(Strict, ABC):
     )
 
     def texts(self) -> list[str]:
-        """Return the outside files of texts that it is drawn from, by their names below the
-        profile's `inputs`."""
+        """Return the texts that it is drawn from, by names below the profile's `inputs`."""
         return []
 
 
@@ -78,8 +77,7 @@ class AttentionFigure(ShownImages):
     files: ClassVar[Mapping[str, str]] = {"attention.png": "attention"}
     caption: ClassVar[str] = (
         "Where the models look while they say each word: bright where the attention is high, the "
-        "strongest cell "
-        "outlined in red."
+        "strongest cell outlined in red."
     )
 
     kind: Literal["attention"]
@@ -93,8 +91,7 @@ class OtherImagesFigure(ModelFigure):
     files: ClassVar[Mapping[str, str]] = {"other_images.json": "loss with exchanged images"}
     caption: ClassVar[str] = (
         "The loss of reference captions with their own images and with those of others, and the "
-        "paired test of the "
-        "difference over images. A model that ignores the image loses nothing."
+        "paired test of the difference over images. A model that ignores the image loses nothing."
     )
     needs_images: ClassVar[bool] = False
 
@@ -116,8 +113,7 @@ class Axis(Strict):
 
 
 class FigureFile(Strict):
-    """``params/<paper>/figures/<figure>.yaml``: metrics of several tables' rows over one setting,
-    as lines."""
+    """``params/<paper>/figures/<figure>.yaml``: metrics of rows over one setting."""
 
     title: str
     source: str = Field("", description="the paper's figure")

@@ -66,8 +66,8 @@ def resolve(target: str) -> Any:
 
 
 class Registry:
-    """Named objects of one sort: ``module:object``, imported only when it is used, or classes of
-    settings.
+    """Named objects of one sort: ``module:object``,
+    imported only when it is used, or classes of settings.
 
     As an annotation it is the union of its classes, chosen by their key ``kind``. The union is
     built when a schema first needs it, so that a plug-in may import the package.
@@ -86,8 +86,7 @@ class Registry:
         self._entries: dict[str, str | type[Strict]] = dict(targets or {})
 
     def register(self, entry: Any, target: str | None = None) -> Any:
-        """Add ``module:object`` under a name; as a decorator, a class under that of its ``kind:
-        Literal[NAME]``."""
+        """Add ``module:object`` under a name, or as a decorator a class under its ``kind``."""
         name, new = (
             (entry, target) if target else (*get_args(entry.model_fields["kind"].annotation), entry)
         )
@@ -132,8 +131,7 @@ class Registry:
         }
 
     def lineage(self, kind: type[Strict]) -> list[str]:
-        """Return the name of a class, then those of the classes that it extends, the nearest
-        first."""
+        """Return the name of a class, then of those it extends, nearest first."""
         names = {each: name for name, each in self.classes().items()}
         return [names[each] for each in kind.__mro__ if each in names]
 

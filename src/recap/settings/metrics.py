@@ -30,8 +30,7 @@ _SERVER = ("c5", "c40")
 
 
 def server_names() -> list[str]:
-    """Return the names of the scores that the COCO server alone can give, ``c5.BLEU-1`` and so
-    on."""
+    """Return the names of scores that COCO's server alone gives, ``c5.BLEU-1`` and so on."""
     names = [name for metric in COCO if metric != "SPICE" for name in METRICS.get(metric).names]
     return [f"{references}.{name}" for name in names for references in _SERVER]
 

@@ -1,5 +1,5 @@
-"""Settings of models, each kind in its paper's folder, and of the small language models that some
-begin with.
+"""Settings of models, each kind in its paper's folder,
+and of the small language models that some begin with.
 
 A kind is a `ModelConfig` registered with `MODELS`; a plug-in (`recap.settings.kinds`) adds kinds in
 the same way. The model itself is imported only when one is built.
@@ -25,12 +25,11 @@ EXPLAINED = Registry("kind of model with an explanation")
 
 
 class ModelConfig(Strict, ABC):
-    """Settings of a kind of model; `MODELS.register` makes a subclass with `kind: Literal[NAME]`
-    known as NAME."""
+    """Settings of a kind of model; `MODELS.register` makes a subclass
+    with `kind: Literal[NAME]` known as NAME."""
 
-    implementation: ClassVar[
-        str
-    ]  #: where the model is, "package.module:Class"; imported when the model is built
+    #: where the model is, "package.module:Class"; imported when the model is built
+    implementation: ClassVar[str]
     #: other settings than the example's that the contract tests run as well, as changes to it
     variants: ClassVar[Sequence[Mapping[str, Any]]] = ()
     #: width of the vectors of each stream that the contract tests feed it
@@ -58,8 +57,7 @@ class ModelConfig(Strict, ABC):
 
     @property
     def fixed_vectors(self) -> bool:
-        """Whether the number of an image's vectors has a meaning, so that masked ones may not be
-        appended."""
+        """Whether the number of vectors means something: masked ones may not be appended."""
         return False
 
     @property
@@ -94,9 +92,8 @@ def divisible() -> Any:
 class WithHeads(ModelConfig):
     """A width that heads divide among themselves."""
 
-    model_config = ConfigDict(
-        validate_default=True
-    )  # what a subclass checks of a key holds for its default, too
+    # what a subclass checks of a key holds for its default, too
+    model_config = ConfigDict(validate_default=True)
 
     d_model: Width
     heads: Width
@@ -137,11 +134,8 @@ class WithPaddedVectors(WithHeads):
 
 
 LANGUAGE_MODEL = "language_model:"  # begins the name of one where a model's settings name weights
-SHARED_SIZES = (
-    "d_model",
-    "heads",
-    "d_feed_forward",
-)  # those that a captioner must have from its language model
+# those that a captioner must have from its language model
+SHARED_SIZES = ("d_model", "heads", "d_feed_forward")
 
 
 class SceneTexts(Strict):
@@ -162,9 +156,10 @@ class LanguageModel(NamesFiles):
 
     texts: list[OutsideFile] = Field(
         [],
-        description="files relative to `inputs`: .txt (a text per line), .tsv (first column), either also "
-        "as .gz; "
-        ".json or .zip of COCO's captions_*.json",
+        description=(
+            "files relative to `inputs`: .txt (a text per line), .tsv (first column), either also "
+            "as .gz; .json or .zip of COCO's captions_*.json"
+        ),
     )
     scenes: SceneTexts | None = None
     validation_texts: PositiveInt = Field(

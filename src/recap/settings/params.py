@@ -1,5 +1,5 @@
-"""Reads ``params/``: finds files, follows ``base:``, validates, and names file and key when
-something is off.
+"""Reads ``params/``: finds files, follows ``base:``,
+validates, and names file and key when something is off.
 
 Shared files are in ``<section>/``, those of a paper in ``<paper>/<section>/``. Every folder of
 ``params/`` that is no section is one of a paper, or of a group: there is no list of them.
@@ -21,11 +21,8 @@ from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, TableOfParts, Titles
 from recap.settings.tables import part_of
 
-_OF_A_PAPER = (
-    "tables",
-    "figures",
-    "studies",
-)  # named after the paper: params/mine/tables/t3.yaml is mine/t3
+# named after the paper: params/mine/tables/t3.yaml is mine/t3
+_OF_A_PAPER = ("tables", "figures", "studies")
 _NO_PROFILES = ("titles.yaml", "rehearsal.yaml")
 
 
@@ -55,8 +52,8 @@ def names(params: Path, section: str) -> list[str]:
 
 
 def tables_named(params: Path, names: Iterable[str]) -> list[str]:
-    """Return the tables that names mean: that of a file with parts means all of them
-    (``mine/t1_f001`` ...)."""
+    """Return the tables that names mean:
+    that of a file with parts means all of them (``mine/t1_f001`` ...)."""
     by_name, tables = _by_name(params, "tables"), list[str]()
     for name in names:
         parts = [read_mapping(path).get("parts") for path in by_name.get(name, [])]
@@ -67,8 +64,8 @@ def tables_named(params: Path, names: Iterable[str]) -> list[str]:
 
 
 def file_and_part(params: Path, name: str) -> tuple[str, str | None]:
-    """Return the name of the file that has a table, and the part of it that the table is
-    (``t1_f001`` of ``t1``)."""
+    """Return the name of the file that has a table,
+    and the part of it that the table is (``t1_f001`` of ``t1``)."""
     by_name = _by_name(params, "tables")
     longer = (table for table in by_name if name not in by_name and name.startswith(f"{table}_"))
     table = next((each for each in longer if name in tables_named(params, [each])), name)
@@ -99,9 +96,8 @@ def profiles(params: Path) -> list[Path]:
 def load_named(params: Path, section: str, name: str) -> Any:
     """Load the file of a section by its name as its config class."""
     layers = base_files(params, section, name)
-    for source, values in (
-        layers if section == "scales" else ()
-    ):  # of several files: a mistake is one of its file
+    # of several files: a mistake is one of its file
+    for source, values in layers if section == "scales" else ():
         validate(SECTIONS[section], values, source)
     settings = validate(
         SECTIONS[section], reduce(merged, (values for _, values in layers)), layers[-1][0]
@@ -112,8 +108,8 @@ def load_named(params: Path, section: str, name: str) -> Any:
 
 
 def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return path and values of a file and of those that it has as ``base:``, the lowest first,
-    without that key."""
+    """Return path and values of a file and of those that it has
+    as ``base:``, the lowest first, without that key."""
     layers: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     base: Any = name
     while base is not None:
@@ -145,9 +141,8 @@ def _read(params: Path, section: str, name: str) -> list[tuple[str, dict[str, An
     layers = [(label(params, path), read_mapping(path)) for path in paths]
     if section == "tables":
         return [(source, _one_table(params, name, source, values)) for source, values in layers]
-    owners: dict[
-        str, str
-    ] = {}  # key that only one file of a scale may have, `seeds` or `models.transformer` -> file
+    # key that only one file of a scale may have, `seeds` or `models.transformer` -> file
+    owners: dict[str, str] = {}
     for source, values in layers:
         for key, value in values.items():
             for entry in [f"{key}.{each}" for each in value] if isinstance(value, dict) else [key]:
@@ -208,8 +203,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def validate(kind: Any, values: dict[str, Any], source: str) -> Any:
-    """Build a config object; the first thing refused becomes one sentence with file, key and
-    remedy."""
+    """Build a config object; a refusal is one sentence with file, key and remedy."""
     try:
         return adapter(kind).validate_python(values)
     except ValidationError as error:
@@ -267,8 +261,7 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
 
 
 def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], file: str) -> None:
-    """Refuse to run a profile at another scale than its file has: the results of both would be in
-    one folder."""
+    """Refuse a profile at another scale than its file's: both would share one folder."""
     changed = values.get("scale") != written.get("scale") and values.get("name") == written.get(
         "name"
     )
@@ -280,8 +273,7 @@ def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], fi
 
 
 def write_schemas(out: Path) -> list[Path]:
-    """Write the JSON schema of each kind of file, for editors, into the folder ``out``, and return
-    the paths."""
+    """Write the JSON schema of each kind of file, for editors, into ``out``; return the paths."""
     kinds = {
         "profile": Profile | PaperProfile,
         "titles": Titles,
@@ -295,8 +287,7 @@ def write_schemas(out: Path) -> list[Path]:
 
 
 class _WithoutRequired(GenerateJsonSchema):
-    """Every key may be left out, also that which says the kind: the file that is the ``base`` may
-    have it."""
+    """Every key may be left out, also the kind: the ``base`` file may have it."""
 
     def field_is_required(self, *_: Any, **__: Any) -> bool:
         return False

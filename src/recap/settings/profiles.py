@@ -60,9 +60,10 @@ class PaperProfile(Profile):
     tables: list[str] = Field([], description="names of tables that are made at every scale")
     scales: dict[str, dict[str, Any]] = Field(
         min_length=1,
-        description="scale -> keys of a profile that hold there, unless they are given for all scales; an "
-        "entry with "
-        "the key `scale` is another set of tables at that scale",
+        description=(
+            "scale -> keys of a profile that hold there, unless they are given for all scales; an "
+            "entry with the key `scale` is another set of tables at that scale"
+        ),
     )
 
 
@@ -93,8 +94,8 @@ class Replacements(Strict):
 
 
 class Scale(Replacements):
-    """What replaces data sets, features, sizes, recipes and seeds of every table that is made at
-    this scale.
+    """What replaces data sets, features, sizes,
+    recipes and seeds of every table that is made at this scale.
 
     All files of one name, of any paper, are one scale; each of their entries is in one of them.
     """
@@ -116,8 +117,8 @@ class Scale(Replacements):
     )
 
     def layers(self, table: str) -> list[tuple[str, Replacements]]:
-        """Return what holds for a table, from general to particular, each with its key below
-        `tables` (at first "")."""
+        """Return what holds for a table, from general to particular,
+        each with its key below `tables` (at first "")."""
         folder = table.rpartition("/")[0]
         return [
             ("", self),

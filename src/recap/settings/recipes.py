@@ -1,5 +1,5 @@
-"""Settings of training and evaluation (``recipes/``), how their jobs are computed, and what decides
-one of them."""
+"""Settings of training and evaluation (``recipes/``),
+how their jobs are computed, and what decides one of them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from recap.settings.models import Model
 
 
 class Execution(Strict):
-    """How a job is computed, not what: key ``execution`` of a profile, and of a recipe as the
-    defaults of its runs.
+    """How a job is computed, not what: key ``execution`` of a profile,
+    and of a recipe as the defaults of its runs.
 
     None of these enters a spec or the identity of a run: a profile on another machine plans nothing
     because of them.
@@ -116,8 +116,7 @@ class ConstantSchedule(_WithWarmup):
 
 
 class NoamSchedule(Strict):
-    """Vaswani et al. 2017, Eq. 3: rises for `warmup` steps, then falls with the root of the
-    step."""
+    """Vaswani et al. 2017, Eq. 3: rises for `warmup` steps, then falls as 1 / sqrt(step)."""
 
     kind: Literal["noam"] = "noam"
     factor: PositiveFloat = Field(
@@ -136,8 +135,7 @@ class StepSchedule(_WithWarmup):
 
 
 class PlateauSchedule(_WithWarmup):
-    """Multiplied by `factor` where the validation score stops rising, as torch's
-    ReduceLROnPlateau."""
+    """Times `factor` where the validation score stops rising, as torch's ReduceLROnPlateau."""
 
     kind: Literal["plateau"] = "plateau"
     learning_rate: PositiveFloat = Field(description="rate before the first drop")
@@ -148,8 +146,7 @@ class PlateauSchedule(_WithWarmup):
 
 
 class StepThenPlateauSchedule(_WithWarmup):
-    """As `step` in the first epochs; then its last rate, multiplied where the validation score
-    stops rising."""
+    """As `step` in the first epochs; then as `plateau`, from its last rate."""
 
     kind: Literal["step_then_plateau"] = "step_then_plateau"
     learning_rate: PositiveFloat = Field(description="rate of the first epochs")
@@ -199,9 +196,8 @@ def warn_of_short_training(name: str, schedule: Schedule, steps: int) -> None:
     if steps < schedule.warmup:
         log.warning(
             f"{name}: the warm-up of {schedule.warmup} steps is longer than the training of "
-            f"{steps}, so the learning "
-            f"rate reaches at most {steps / schedule.warmup:.2g} of its peak; lower "
-            "`schedule.warmup` or train longer"
+            f"{steps}, so the learning rate reaches at most {steps / schedule.warmup:.2g} of its "
+            "peak; lower `schedule.warmup` or train longer"
         )
 
 
@@ -234,8 +230,7 @@ class DecodingRules(Strict):
 
 
 class DecodingSettings(Strict):
-    """How captions are searched: one object from a recipe to the beam search, the scores and
-    `recap.load`."""
+    """How captions are searched: one object for recipes, search, scores and `recap.load`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -247,9 +242,10 @@ class DecodingSettings(Strict):
     rules: DecodingRules = DecodingRules()
     finished: Literal["stay", "set_aside"] = neutral(
         "stay",
-        description="captions that have ended compete in the beam to its end, or are set aside and give "
-        "their place to "
-        "open ones (the older form)",
+        description=(
+            "captions that have ended compete in the beam to its end, or are set aside and give "
+            "their place to open ones (the older form)"
+        ),
     )
     merge_repeats: bool = neutral(
         False, description="equal neighboring words are written once, as some releases do"
@@ -274,8 +270,7 @@ class DecodingSettings(Strict):
 
     @property
     def signature(self) -> dict[str, str]:
-        """Fields of a score's signature, a text for readers: programs read these settings from
-        `metrics.json`."""
+        """Fields of a score's signature, for readers; programs read `metrics.json`."""
         fields = {
             "beam": f"{self.beam}",
             "len": f"{self.max_length}",
@@ -287,8 +282,7 @@ class DecodingSettings(Strict):
 
 
 class OutsideCaptions(Strict):
-    """Takes the place of `DecodingSettings` for captions from a file: how they were searched is not
-    known."""
+    """In place of `DecodingSettings` for captions from a file, whose search is unknown."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -356,8 +350,7 @@ class Stage(Strict):
 
 
 class ScheduledSampling(Strict):
-    """How often a word of the caption is replaced by one the model would say (Bengio et al.
-    2015)."""
+    """How often a caption's word is replaced by the model's own (Bengio et al. 2015)."""
 
     start_epoch: int = Field(
         0, ge=0, description="epoch, counted from 0, from which the probability may rise"
@@ -367,8 +360,7 @@ class ScheduledSampling(Strict):
     max_prob: float = Field(0.5, gt=0, le=1, description="the probability's limit")
 
     def rate(self, epoch: int) -> float:
-        """Return the probability in an epoch counted from 0: it rises every `interval` epochs after
-        `start_epoch`."""
+        """Return the probability in an epoch from 0, which rises every `interval` epochs."""
         return min(
             self.max_prob, self.increment * max(0, (epoch - self.start_epoch) // self.interval)
         )
@@ -383,9 +375,10 @@ class CrossEntropy(Stage):
     )
     truncate_to_words: bool = neutral(
         False,
-        description="byte pairs: cut the pieces of all captions of a batch at the most words of any (a "
-        "fault of "
-        "some released code, by which long captions lose their last pieces and <eos>)",
+        description=(
+            "byte pairs: cut the pieces of all captions of a batch at the most words of any (a "
+            "fault of some released code, by which long captions lose their last pieces and <eos>)"
+        ),
     )
 
 
@@ -414,18 +407,20 @@ class SelfCritical(Stage):
     )
     loss_over: Literal["tokens", "positions"] = neutral(
         "tokens",
-        description="the policy loss is the mean over the tokens of all captions, or over as many "
-        "positions of each as "
-        "the longest may have, those after its end counted as 0",
+        description=(
+            "the policy loss is the mean over the tokens of all captions, or over as many "
+            "positions of each as the longest may have, those after its end counted as 0"
+        ),
     )
     cross_entropy: float = neutral(
         0.0, ge=0, description="weight of the references' cross-entropy in the policy loss"
     )
     dropout: bool = neutral(
         False,
-        description="encode images and score captions under the model's dropout, much as released code "
-        "does; captions "
-        "are drawn from the images so encoded without more of it",
+        description=(
+            "encode images and score captions under the model's dropout, much as released code "
+            "does; captions are drawn from the images so encoded without more of it"
+        ),
     )
 
     _drawn_from_a_share = together("top_p", when=("sampling", "multinomial"), needed=False)

@@ -1,5 +1,4 @@
-"""What ``--spec`` of the commands takes: the settings of one job, complete, as the workflow passes
-them."""
+"""What ``--spec`` of commands takes: all settings of one job, as the workflow passes them."""
 
 from __future__ import annotations
 
@@ -78,8 +77,8 @@ def described(spec: Any) -> str:
 
 
 def _lines(schema: dict[str, Any]) -> str:
-    """Return the keys of one kind of object, those first that must be given, each with what it is
-    and its default."""
+    """Return the keys of one kind of object, those first
+    that must be given, each with what it is and its default."""
     required = schema.get("required", [])
     width = max(map(len, schema["properties"]))
     lines = []

@@ -153,8 +153,8 @@ class Study(Strict):
         if self.contact == PLACEHOLDER and self.responses != SIMULATED:
             raise ConfigError(
                 "the consent text names nobody; set `contact` in the study's file to the name and "
-                "address of whoever "
-                f"runs the study, or `responses: {SIMULATED}` to try the study without people"
+                f"address of whoever runs the study, or `responses: {SIMULATED}` to try "
+                "the study without people"
             )
 
     _asked = together("questions", when=("kind", "questions"))

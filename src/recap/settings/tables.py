@@ -25,8 +25,7 @@ from recap.settings.metrics import column_names, score_info
 
 @dataclass(frozen=True)
 class RunColumn:
-    """A column that is no metric: it has no tests and no marks, and no value of it is better than
-    another."""
+    """A column that is no metric: no tests, no marks, no better and worse."""
 
     heading: str  # name over the column
     unit: str  # of the numbers in tables, shown in the heading; empty: none
@@ -34,9 +33,8 @@ class RunColumn:
     file: str  # JSON file in the folder of a training
     key: str  # of the number in that file
     scale: float = 1  # what the recorded number is multiplied by
-    all_stages: bool = (
-        False  # the sum over the stages that a run went through, not the number of its last stage
-    )
+    # the sum over the stages that a run went through, not the number of its last stage
+    all_stages: bool = False
     spread: bool = False  # whether the standard deviation over seeds is shown
     higher_is_better: ClassVar[None] = None
 
@@ -136,22 +134,23 @@ class NotRunRow(QuotedRow):
 
 
 class OutsideRow(_PrintedRow, _Line):
-    """One line that is not trained here: captions that any other system made, or weights that
-    others released."""
+    """A row not trained here: captions of any other system, or released weights."""
 
     captions: str | None = Field(
         None,
         min_length=1,
-        description="file below the profile's inputs: COCO's results form, JSON lines or CSV, a caption "
-        "for each test "
-        "image of the data set",
+        description=(
+            "file below the profile's inputs: COCO's results form, JSON lines or CSV, a caption "
+            "for each test image of the data set"
+        ),
     )
     released: str | None = neutral(
         None,
         min_length=1,
-        description="folder below the profile's inputs that `recap import-checkpoint` wrote: its model "
-        "captions the "
-        "test images as the baseline's recipe says, from the baseline's features",
+        description=(
+            "folder below the profile's inputs that `recap import-checkpoint` wrote: its model "
+            "captions the test images as the baseline's recipe says, from the baseline's features"
+        ),
     )
     dataset: str | None = Field(
         None, description="data set of its images; default: the baseline's in this file"
@@ -202,8 +201,7 @@ class RowFile(TrainedRow, _PrintedRow):
 
 
 class Row(_PrintedRow, _RunLine):
-    """One line of a planned table: what is trained, as parts of paths, and what the paper
-    printed."""
+    """A row of a planned table: what is trained, as parts of paths, and the printed numbers."""
 
     dataset: str
     subset: str = "full"
@@ -231,8 +229,7 @@ class Selection(_Line):
 
 
 class Server(Strict):
-    """What COCO's caption server is sent of a table's rows: captions of val2014 and of pictures
-    without references."""
+    """What COCO's server is sent of a table's rows: captions of val2014 and test2014."""
 
     test: str = Field(
         description="data set with the test pictures; those of val2014 are in the rows' own"
@@ -284,9 +281,10 @@ class _Table(Strict):
     )
     printed_on: str | None = neutral(
         None,
-        description="data set on whose test split the printed numbers were measured, with the settings of "
-        "the rows; "
-        "without it no difference to them is shown",
+        description=(
+            "data set on whose test split the printed numbers were measured, with the settings of "
+            "the rows; without it no difference to them is shown"
+        ),
     )
 
 
@@ -324,8 +322,7 @@ class UnscaledTable(_Table):
 
 
 class TableFile(UnscaledTable):
-    """``params/<paper>/tables/<table>.yaml``: a table with the paper's own settings, which a scale
-    may replace."""
+    """``params/<paper>/tables/<table>.yaml``: a table with the paper's own settings."""
 
     rows: list[RowFile] = Field(min_length=1)
 
@@ -346,18 +343,12 @@ class Table(_Table):
     _ids_fit = model_validator(mode="after")(check_ids)
 
 
-_BY_PART = (
-    "printed",
-    "printed_sd",
-    "printed_p",
-    "p_fits",
-    "doubt",
-)  # keys of a row that have a value for each part
+# keys of a row that have a value for each part
+_BY_PART = ("printed", "printed_sd", "printed_p", "p_fits", "doubt")
 
 
 class Part(RowSettings):
-    """What one part has of its own: settings go before the table's `defaults`, other keys before
-    the table's."""
+    """What one part has of its own; it goes before the table's keys and `defaults`."""
 
     title: str | None = None
     source: str | None = Field(None, description="where the part's printed numbers are from")
@@ -392,8 +383,8 @@ class PartsRow(TrainedRow):
 
 
 class TableOfParts(UnscaledTable):
-    """A printed table whose parts (fractions of the data, extractors) are tables of their own, in
-    one file.
+    """A printed table whose parts (fractions of the data,
+    extractors) are tables of their own, in one file.
 
     Part ``f001`` of ``params/mine/tables/t1.yaml`` is planned, scored and reported as the table
     ``mine/t1_f001``.
@@ -419,8 +410,7 @@ class TableOfParts(UnscaledTable):
 
 
 def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
-    """Return one part of the mapping of a :class:`TableOfParts` as the mapping of a table without
-    parts."""
+    """Return one part of a :class:`TableOfParts`' mapping as that of a plain table."""
     own = values["parts"][part]
     settings = {key: value for key, value in own.items() if key in RowSettings.model_fields}
     table = {
@@ -452,8 +442,7 @@ def selections_over(selections: list[dict[str, Any]], ids: Collection[str]) -> l
 
 
 class Check(Strict):
-    """One comparison of a claim: a row of a table against other rows, a quoted row, or a printed
-    number."""
+    """A claim's comparison: a row against other rows, a quoted row, or a printed number."""
 
     table: str = Field(description="name of the table, with its part: mine/t1_f001")
     in_place: str | None = Field(

@@ -23,8 +23,8 @@ _SAME = ("version", "algorithm", "hash", "bytes")  # of all lines of one file
 
 
 class OutsideFile(Strict):
-    """One outside file: its line of the list, and those of its mirrors, which are other addresses
-    of the same bytes.
+    """One outside file: its line of the list, and those of its mirrors,
+    which are other addresses of the same bytes.
 
     Roles: an own file has no address, ``note`` says the steps to get it; an unpacked one is a
     folder of members of a listed archive; one of the hub is hub/OWNER/NAME of the HuggingFace hub,
@@ -38,9 +38,8 @@ class OutsideFile(Strict):
     role: Literal["primary", "own", "unpacked", "hub"]
     urls: tuple[Annotated[str, Field(pattern=r"^https?://\S+$")], ...] = ()  # in the order of trial
     algorithm: Literal["md5", "sha1", "sha256"] | None = None
-    hash: str | None = Field(
-        None, pattern=r"^[0-9a-f]+$"
-    )  # as published; None: recorded at the first fetch
+    # as published; None: recorded at the first fetch
+    hash: str | None = Field(None, pattern=r"^[0-9a-f]+$")
     bytes: PositiveInt | None = None
     licence: str = ""
     checked_on: date | None = None  # when `.ci/check_addresses.py` last met the file

@@ -63,8 +63,8 @@ def _listed_hashes(path: Path) -> dict[Path, str]:
 
 
 def _check(file: Path, expected: Mapping[str, str]) -> None:
-    """Refuse a file that is not as the lists have it (a changed one is not opened), or inside not
-    as it was written."""
+    """Refuse a file that is not as the lists have it (a changed one is not opened),
+    or inside not as it was written."""
     if not file.exists():
         raise MissingFile(f"{file}: missing, but listed in {' and '.join(expected)}; {_RESTORE}")
     digest = sha256_file(file) if expected else ""

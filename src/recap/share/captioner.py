@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 Together: TypeAlias = Photo | tuple[Photo, ...]
 
 BATCH_SIZE = 8  # photos encoded and decoded at a time
-# What a photo's encoder may say otherwise: where its weights lie (their hash is compared), and what
-# a GPU rounds.
+# What a photo's encoder may say otherwise:
+# where its weights lie (their hash is compared), and what a GPU rounds.
 _MAY_DIFFER = {"weights", "precision"}
 
 
@@ -95,16 +95,15 @@ class Caption:
     """A caption that beam search found, or that was sampled."""
 
     text: str
-    log_probability: (
-        float  # natural logarithm, the end of the caption included; of samples at temperature 1
-    )
+    # natural logarithm, the end of the caption included; of samples at temperature 1
+    log_probability: float
     score: float  # what it was ranked by: the log-probability divided by length ** length_penalty
 
 
 @dataclass(frozen=True)
 class PhotoCaptions:
-    """The captions of a photo (its path, or what it was called where it had none), best first or in
-    order of draws."""
+    """The captions of a photo (its path, or what it was called where it had none),
+    best first or in order of draws."""
 
     photo: str
     captions: tuple[Caption, ...]
@@ -144,12 +143,10 @@ class PhotoCaptioner:
     """
 
     def __init__(self, files: RunFiles, device: torch.device) -> None:
-        self.name, self.run, self.decoding, self.device = (
-            files.name,
-            files.run,
-            files.decoding,
-            device,
-        )
+        self.name = files.name
+        self.run = files.run
+        self.decoding = files.decoding
+        self.device = device
         self.vocabulary = files.vocabulary
         self.features = PhotoFeatures(files.extractors, files.vocabulary, device)
         self.model = load_model(files.run, self.features.inputs).to(device).eval()
@@ -159,8 +156,8 @@ class PhotoCaptioner:
         )
 
     def __call__(self, photo: Together) -> str:
-        """Return the caption of a photo (path, bytes, Pillow picture, array uint8 [height, width,
-        3]), or of views."""
+        """Return the caption of a photo, or of views
+        (path, bytes, Pillow picture, array uint8 [height, width, 3])."""
         return self.captions([photo])[0].caption
 
     def captions(self, photos: Iterable[Together], **options: Any) -> list[PhotoCaptions]:
@@ -186,8 +183,8 @@ class PhotoCaptioner:
         seed: int = 0,
         batch_size: int = BATCH_SIZE,
     ) -> Generator[PhotoCaptions | FailedPhoto]:
-        """Yield the captions of photos as they are found, in their order; those without a caption
-        say why.
+        """Yield the captions of photos as they are found,
+        in their order; those without a caption say why.
 
         Memory holds a few batches, however many photos there are.
 
@@ -283,8 +280,7 @@ class PhotoCaptioner:
     def _read(
         self, batch: Sequence[tuple[int, Together]]
     ) -> list[tuple[list[str | FailedPhoto], Images | None]]:
-        """Return the names of numbered photos, or why they failed, with the features of those that
-        did not."""
+        """Return numbered photos' names or why they failed, and the others' features."""
         names: list[str | FailedPhoto] = []
         pictures: list[Sequence[Image]] = []
         for number, photo in batch:
@@ -358,8 +354,7 @@ class PhotoFeatures:
 
 
 def photo_encoder(extractor: Extractor, device: torch.device) -> Encoder:
-    """Return what makes a store's features for photos, once it is known to be what made the
-    store's."""
+    """Return what makes a store's features for photos, checked to be what made the store."""
     settings = extractor.settings
     if settings.encoder is None:
         raise FeatureError(
@@ -373,24 +368,22 @@ def photo_encoder(extractor: Extractor, device: torch.device) -> Encoder:
         except ValueError as error:
             raise FeatureError(
                 f"{extractor.store}: does not say by what its channels were standardized "
-                f"({error}); make the features "
-                "and the run again"
+                f"({error}); make the features and the run again"
             ) from error
     digest = encoder.attributes["weights_sha256"]
     if digest != extractor.weights_sha256:
         raise FeatureError(
             f"{extractor.weights or settings.kind}: not the weights that {extractor.store} was "
-            "made with (sha256 "
-            f"{digest}, expected {extractor.weights_sha256}); give those with --weights FILE"
+            f"made with (sha256 {digest}, expected {extractor.weights_sha256}); give "
+            "those with --weights FILE"
         )
     described = json.loads(encoder.attributes["extractor"])
     for key in sorted({*described, *extractor.described} - _MAY_DIFFER):
         if described.get(key) != extractor.described.get(key):
             raise FeatureError(
                 f"{extractor.store}: was made with {key} {extractor.described.get(key)!r}, and a "
-                "photo would be with "
-                f"{described.get(key)!r}; install the versions that it was made with, or make "
-                "features and run again"
+                f"photo would be with {described.get(key)!r}; install the versions that it was "
+                "made with, or make features and run again"
             )
     return encoder
 
@@ -415,8 +408,7 @@ class _ReadImages:
 
 
 def pretty(results: Iterable[PhotoCaptions]) -> Iterator[str]:
-    """Yield a line a photo; of several captions each on a line of its own, with its
-    log-probability."""
+    """Yield a line a photo; of several captions a line each, with its log-probability."""
     for result in results:
         if len(result.captions) == 1:
             yield f"{plain(result.photo)}: {plain(result.caption)}\n"

@@ -90,8 +90,7 @@ def _results(part: str, files: Sequence[Path], size: int | None) -> list[dict[st
     if size is not None and len(captions) != size:
         raise DataError(
             f"{part}: {len(captions)} captions, but the server wants one for each of its {size} "
-            "images; "
-            "add the files that hold the others"
+            "images; add the files that hold the others"
         )
     return [
         {"image_id": image, "caption": caption}
@@ -130,8 +129,7 @@ def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:
     if missing:
         raise DataError(
             f"{answer}: {missing[0]} is not there ({len(missing)} of {len(server_names())} scores "
-            "are missing); give "
-            "the server's whole answer for test2014"
+            "are missing); give the server's whole answer for test2014"
         )
     checked = Answer(date=day, captions_sha256=sha256_file(captions), scores=scores)
     write_json(submission / ANSWER, checked.model_dump(mode="json"))
@@ -168,14 +166,12 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _score_name(key: str, path: Path) -> str:
-    """Return what tables call a score: c40.ROUGE-L for ``ROUGE_L (c40)``, ``c40_ROUGE_L`` and
-    ``c40.ROUGE_L``."""
+    """Return what tables call a score: c40.ROUGE-L for ``ROUGE_L (c40)`` or ``c40_ROUGE_L``."""
     metrics, references = list(_METRIC.finditer(key)), _REFERENCES.findall(key.replace("_", " "))
     if len(metrics) != 1 or len(references) != 1:
         raise DataError(
             f"{path}: {key!r} is no score of BLEU-1 to 4, METEOR, ROUGE-L or CIDEr with c5 or c40; "
-            "leave out what else "
-            "the server says"
+            "leave out what else the server says"
         )
     (match,) = metrics
     metric = (

@@ -29,7 +29,8 @@ LOCK = Path("dvc.lock")
 LISTINGS = Path("dvc.listings.json")
 PROFILES = Path("dvc.profiles.yaml")
 _PROFILES_HEAD = """\
-# The profiles that DVC keeps: name of the results -> options of Snakemake. `recap artifacts add` writes an entry:
+# The profiles that DVC keeps: name of the results -> options of Snakemake. \
+`recap artifacts add` writes an entry:
 #     recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k --fetch --conda
 """
 DIR = ".dir"  # ends the name of a folder's listing in DVC's cache
@@ -62,8 +63,7 @@ def add_profile(
     if set("${}\n") & set("".join(words)):
         raise ConfigError(
             f"{shlex.join(words)}: has a dollar sign, a brace or a line break, which DVC takes for "
-            "something else; "
-            "use a folder without them"
+            "something else; use a folder without them"
         )
     profiles = {**(read_profiles() if PROFILES.exists() else {}), name: words}
     entries = {name: {"options": shlex.join(words)} for name, words in profiles.items()}
@@ -75,8 +75,8 @@ def add_profile(
 
 
 def push(profile: str | None = None, *, inputs: str | None = None) -> None:
-    """Record finished results, of one profile or all that have some, in dvc.lock and send them to
-    the DVC remote."""
+    """Record finished results, of one profile or all that have some,
+    in dvc.lock and send them to the DVC remote."""
     names = (
         [profile]
         if profile
@@ -93,8 +93,8 @@ def push(profile: str | None = None, *, inputs: str | None = None) -> None:
             raise RecapError(
                 f"results/{name}: some jobs have not run yet; run Snakemake before pushing"
             )
-        # A run that was killed after its last job has not written the provenance beside the
-        # results.
+        # A run that was killed after its last job has
+        # not written the provenance beside the results.
         _snakemake(options[name], "--cores", "1", "save_provenance")
         stages = [
             stage
@@ -130,8 +130,8 @@ def pull(profile: str | None = None, *, inputs: str | None = None) -> None:
         )
     remote = _default_remote()
     for name, outs in locked.items():
-        # An empty folder for DVC's notes: its own may say what a remote once answered, and which
-        # md5 a file once had.
+        # An empty folder for DVC's notes:
+        # its own may say what a remote once answered, and which md5 a file once had.
         with tempfile.TemporaryDirectory() as notes:
             _fetch(outs, remote, notes)
             # It keeps files that are in none of its versions, and names one.
@@ -159,8 +159,7 @@ def outputs(profile: str) -> dict[str, str]:
 
 
 def read_listings(outs: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the listings of folders that git has, by path, with the bytes that they have in DVC's
-    cache."""
+    """Return git's listings of folders by path, with their bytes in DVC's cache."""
     values = _listings()
     folders = [path for path, md5 in outs.items() if md5.endswith(DIR)]
     listings = {path: json.dumps(values.get(path), sort_keys=True).encode() for path in folders}
@@ -168,8 +167,7 @@ def read_listings(outs: Mapping[str, str]) -> dict[str, bytes]:
         if hashlib.md5(text, usedforsecurity=False).hexdigest() + DIR != outs[path]:
             raise DataError(
                 f"{LISTINGS}: the files of {path} are missing or not those that {LOCK} names; run "
-                "`recap artifacts "
-                "push` where the results are, and commit both files"
+                "`recap artifacts push` where the results are, and commit both files"
             )
     return listings
 
@@ -188,9 +186,8 @@ def listed_files(outs: Mapping[str, str], listings: Mapping[str, bytes]) -> dict
                 f"{LISTINGS}: {file!r} leads elsewhere or has no md5; restore it from git"
             )
         for parent in Path(file).parents:
-            if (
-                len(parent.parts) > 2 and parent.is_symlink()
-            ):  # results and results/PROFILE may be the user's links
+            # results and results/PROFILE may be the user's links
+            if len(parent.parts) > 2 and parent.is_symlink():
                 raise DataError(
                     f"{parent}: is a symbolic link, through which nothing is written; remove it"
                 )
@@ -237,8 +234,8 @@ def _fetch(outs: Mapping[str, str], remote: str, notes: str) -> None:
         more = f" and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
         raise RecapError(
             f"{file}{more}: damaged or missing in {remote}, or it cannot be reached; no results "
-            "were written: restore "
-            f"{_place(md5)} there (docs/guides/artifacts.md) and repeat the command{reason}"
+            f"were written: restore {_place(md5)} there (docs/guides/artifacts.md) and "
+            f"repeat the command{reason}"
         )
 
 
@@ -259,8 +256,8 @@ def _default_remote() -> str:
 
 
 def _options(profile: str, inputs: str | None) -> list[str]:
-    """Return the options with which Snakemake reads a profile, with another folder of outside files
-    if one is named."""
+    """Return the options with which Snakemake reads a profile,
+    with another folder of outside files if one is named."""
     profiles = read_profiles()
     if profile not in profiles:
         raise UnknownName(f"{PROFILES}: names no profile {profile!r}; {nearest(profile, profiles)}")
@@ -271,8 +268,7 @@ def _options(profile: str, inputs: str | None) -> list[str]:
 
 
 def _snakemake(options: Sequence[str], *arguments: str) -> str:
-    """Run Snakemake on a profile, whose options come last: `--config` takes all words that
-    follow."""
+    """Run Snakemake on a profile, whose options come last: `--config` takes all that follows."""
     done = _run("snakemake", *arguments, *options)
     return done.stdout + done.stderr
 
@@ -284,8 +280,8 @@ def _dvc(*arguments: str, **environment: str) -> str:
 
 def _run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a module's command; if it fails, its first error line becomes the message."""
-    # `-P` keeps the project's folder off the path of modules, so that no file in it runs in place
-    # of an installed one.
+    # `-P` keeps the project's folder off the path of modules,
+    # so that no file in it runs in place of an installed one.
     command = [sys.executable, "-P", "-m", module, *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **environment}

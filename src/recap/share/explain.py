@@ -1,5 +1,4 @@
-"""What a trained run looked at in a photo for each word of its caption, as one page without other
-files."""
+"""What a trained run looked at in a photo for each word of its caption, as one page."""
 
 from __future__ import annotations
 
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
 
 _EDGE, _QUALITY = 180, 85  # pixels of a picture's longer edge; of its JPEG
 _STYLE = """\
-body{font:15px/1.4 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222;background:#fff}
+body{font:15px/1.4 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;\
+color:#222;background:#fff}
 section{border-top:1px solid #ccc;padding:.5em 0 1em}.words{display:flex;flex-wrap:wrap;gap:.8em}
 figure{margin:0}figcaption{text-align:center}
 .bar{height:6px;background:#ddd}.bar i{display:block;height:6px;background:#1e3cc8}
@@ -41,23 +41,21 @@ small{color:#555}ul{margin:.3em 0}
 
 @dataclass(frozen=True)
 class Explanation:
-    """A photo (its path, or what it was called), its caption, and what the run looked at for each
-    of T words."""
+    """A photo (its path, or what it was called), its caption,
+    and what the run looked at for each of T words."""
 
     photo: str
     picture: Image  # upright, in RGB
     caption: str
     words: list[str]  # T; pieces of words where the vocabulary has pieces
     boxes: list[Box]  # of the N vectors: left, top, right, bottom as fractions of the picture
-    weights: list[
-        list[float]
-    ]  # [T, N], the attention behind each word, averaged over heads and layers
+    # [T, N], the attention behind each word, averaged over heads and layers
+    weights: list[list[float]]
     notes: list[Note]  # what else is known, such as gates or clusters
 
 
 def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explanation:
-    """Return what a run looked at in one photo, which is called by `number` where it has no
-    path."""
+    """Return what a run looked at in one photo, called by `number` where it has no path."""
     name = name_of(photo, number)
     picture = read_photo(photo, name)
     model, vocabulary = captioner.model, captioner.vocabulary
@@ -69,9 +67,8 @@ def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explana
     kind = run_model_config(captioner.run).kind
     maps, notes = explained(kind, model, images.to(captioner.device), caption, words)
     weights = maps[:, : len(boxes)].tolist()
-    boxes = (
-        boxes[: len(weights[0])] if weights else boxes
-    )  # a model may read the first vectors alone
+    # a model may read the first vectors alone
+    boxes = boxes[: len(weights[0])] if weights else boxes
     text = caption_text(vocabulary, tokens, captioner.decoding)
     return Explanation(name, picture, text, words, boxes, weights, notes)
 
@@ -97,9 +94,8 @@ def write_explanations(explanations: Iterable[Explanation], run: str, out: Path)
     )
     about = (
         "Attention over the image behind each word, averaged over heads and layers; brightness is "
-        "relative to the "
-        "largest weight of the word, which is outlined. It shows what the model read, not why it "
-        "said the word."
+        "relative to the largest weight of the word, which is outlined. It shows what the model "
+        "read, not why it said the word."
     )
     write_text(out, f"{head}\n<h1>{_text(run)}</h1><p>{about}</p>\n{sections}\n</html>\n")
 
@@ -111,19 +107,21 @@ def _section(each: Explanation) -> str:
     rows = [note for note in each.notes if note.values]
     figures = [
         f'<figure><img src="{_jpeg(shaded(small, each.boxes, weights))}" alt="">'
-        f"<figcaption>{_text(word)}{''.join(_bar(note, place) for note in rows)}</figcaption></figure>"
+        f"<figcaption>{_text(word)}{''.join(_bar(note, place) for note in rows)}</figcaption>"
+        "</figure>"
         for place, (word, weights) in enumerate(zip(each.words, each.weights, strict=True))
     ]
     notes = "".join(
-        f"<p>{_text(note.title)}</p><ul>{''.join(f'<li>{_text(line)}</li>' for line in note.lines)}</ul>"
+        f"<p>{_text(note.title)}</p>"
+        f"<ul>{''.join(f'<li>{_text(line)}</li>' for line in note.lines)}</ul>"
         for note in each.notes
         if note.lines
     )
     legend = "".join(f"<p><small>bar: {_text(note.title)}</small></p>" for note in rows)
     return (
         f"<section><h2>{_text(each.caption)}</h2><p><small>{_text(each.photo)}</small></p>"
-        f'<div class="words"><figure><img src="{_jpeg(small)}" '
-        f'alt=""></figure>{"".join(figures)}</div>'
+        f'<div class="words"><figure><img src="{_jpeg(small)}" alt=""></figure>'
+        f"{''.join(figures)}</div>"
         f"{legend}{notes}</section>"
     )
 

@@ -1,5 +1,4 @@
-"""A trained run as one folder that needs no other file, with its card: for the HuggingFace hub or
-for MLflow."""
+"""A trained run as one whole folder with its card, for the HuggingFace hub or MLflow."""
 
 from __future__ import annotations
 
@@ -54,14 +53,14 @@ captioner("photo.jpg")
 """
 _LIMITS = (
     "## Limits\n\nThe model knows what its data set shows, in the words of its references. "
-    "Captions can be wrong, "
-    "and can repeat prejudices of the data. Do not use them where an error does harm."
+    "Captions can be wrong, and can repeat prejudices of the data. Do not use them "
+    "where an error does harm."
 )
 
 
 def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
-    """Write a run with its vocabulary, what makes its features, and a card into a new folder, there
-    when it is whole.
+    """Write a run with its vocabulary, what makes its features,
+    and a card into a new folder, there when it is whole.
 
     `params` has the list of outside files with the licenses of the data; `run` and `files_of` as of
     `find_run_files`.
@@ -89,8 +88,8 @@ def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
 
 
 def export_mlflow(run: Path, out: Path, **options: Any) -> None:
-    """Write a run as an MLflow model, options as of `export_hub`: the exported run and the code
-    that reads it."""
+    """Write a run as an MLflow model, options as of `export_hub`:
+    the exported run and the code that reads it."""
     from mlflow.models import ModelSignature
     from mlflow.pyfunc import save_model
     from mlflow.types import ColSpec, DataType, Schema
@@ -108,9 +107,8 @@ def export_mlflow(run: Path, out: Path, **options: Any) -> None:
         tempfile.TemporaryDirectory(prefix="recap-mlflow-") as temporary,
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter(
-            "ignore"
-        )  # that a signature is better with an example, which would cost a caption
+        # that a signature is better with an example, which would cost a caption
+        warnings.simplefilter("ignore")
         folder = Path(temporary) / _ARTIFACT
         export_hub(run, folder, **options)
         save_model(
@@ -127,8 +125,7 @@ def export_mlflow(run: Path, out: Path, **options: Any) -> None:
 
 
 def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
-    """Return what a run is, how good, from which data, and how it is used, as Markdown with the
-    hub's header."""
+    """Return a run's card as Markdown with the hub's header: what it is, how good, its use."""
     kind, search = str(spec["model_settings"]["kind"]), files.decoding
     header: dict[str, Any] = {
         "library_name": "recap",
@@ -146,10 +143,8 @@ def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
     sections = [
         f"# {_safe(files.name)}",
         f"A model of kind `{kind}` that captions images, trained with recap on the data set "
-        f"{_safe(spec['dataset'])} "
-        f"(subset {_safe(spec['subset'])}, features {_safe(spec['features'])}, recipe "
-        f"{_safe(spec['recipe'])}, "
-        f"seed {_safe(spec['seed'])}).",
+        f"{_safe(spec['dataset'])} (subset {_safe(spec['subset'])}, features "
+        f"{_safe(spec['features'])}, recipe {_safe(spec['recipe'])}, seed {_safe(spec['seed'])}).",
         *scales[:1],
         _USE,
         f"## Scores\n\n{_scores(files.run)}",

@@ -1,5 +1,4 @@
-"""Photos as people give them: files, bytes, Pillow's pictures and arrays, each as an upright RGB
-picture."""
+"""Photos as given (files, bytes, Pillow's, arrays), each as an upright RGB picture."""
 
 from __future__ import annotations
 
@@ -58,8 +57,8 @@ def find_photos(words: Iterable[str | Path]) -> tuple[list[Path], int]:
 
 
 def name_of(photo: Photo, number: int) -> str:
-    """Return what a photo is called in results and errors: its path, or its number among those
-    given, from 1."""
+    """Return what a photo is called in results and errors:
+    its path, or its number among those given, from 1."""
     if isinstance(photo, str | Path):
         return str(photo)
     if isinstance(photo, np.ndarray):
@@ -104,8 +103,7 @@ def _content(photo: Photo, name: str) -> bytes:
         if not (gray or color) or 0 in photo.shape:  # what its numbers mean must be certain
             raise DataError(
                 f"{name}: an array {photo.dtype} {list(photo.shape)} is no photo; give uint8 "
-                "[height, width, 3] or "
-                "[height, width], or uint16 [height, width]"
+                "[height, width, 3] or [height, width], or uint16 [height, width]"
             )
         photo = Image.fromarray(np.ascontiguousarray(photo))
     if not isinstance(photo, Image.Image):

@@ -1,5 +1,5 @@
-"""From a run to the files that it was made with: in the results beside it, in a folder that was
-exported, on the hub.
+"""From a run to the files that it was made with:
+in the results beside it, in a folder that was exported, on the hub.
 
 Each file is compared with the hash that the run recorded.
 """
@@ -36,9 +36,8 @@ from recap.statistics.scores import read_metrics
 
 VOCABULARY, FEATURES, WEIGHTS = "vocabulary.json", "features.json", "model.safetensors"
 _INPUTS = "resources"  # folder of outside files, unless a profile says otherwise
-_SAFE = (
-    ".safetensors"  # other files of weights may run code when they are read, and are not given away
-)
+# other files of weights may run code when they are read, and are not given away
+_SAFE = ".safetensors"
 _Folder = Annotated[str, Field(pattern="^[^/]+$")]  # each name is one folder of the run's path
 
 
@@ -88,9 +87,8 @@ class Extractor:
 
     described: dict[str, Any]  # the settings and what the extractor added (preprocessing)
     weights_sha256: str
-    weights: (
-        Annotated[Path, AfterValidator(_beside)] | None
-    )  # their file; None: from the hub or from a seed
+    # their file; None: from the hub or from a seed
+    weights: Annotated[Path, AfterValidator(_beside)] | None
     channel_scale: str | None  # what brought its channels to one scale, in the store's words
     sizes: list[tuple[str, int]]  # name of every stream and its F, the main one first
     rows: int  # vectors of one image in the main stream
@@ -103,8 +101,7 @@ class Extractor:
         if kind is None:
             raise FeatureError(
                 f"{self.store}: made by an extractor of kind {self.described.get('kind')!r}, which "
-                "is not known; name "
-                "the module that registers it in RECAP_PLUGINS"
+                "is not known; name the module that registers it in RECAP_PLUGINS"
             )
         keys = {
             field.serialization_alias or name: name for name, field in kind.model_fields.items()
@@ -131,8 +128,8 @@ def find_run_files(
     features: Sequence[Path] = (),
     weights: Path | None = None,
 ) -> RunFiles:
-    """Return a run and what it was made with; what is not named is looked for in the results that
-    the run lies in.
+    """Return a run and what it was made with;
+    what is not named is looked for in the results that the run lies in.
 
     Of a folder above several runs of one data set the best on validation is taken. `weights` are
     those of what made the features, which the stores say.
@@ -207,8 +204,7 @@ def _present(path: Path | None, run: Path, what: str, kind: type[RecapError]) ->
 
 
 def _store_paths(spec: _Spec, results: Path | None) -> list[Path]:
-    """Return where the stores of a run are: in the folder of its data set, or of another with the
-    same pictures."""
+    """Return a run's stores: of its data set, or of another with the same pictures."""
     if results is None:
         return []
     folder = results / "features" / spec.dataset
@@ -239,8 +235,7 @@ def scores_of(run: Path) -> Path | None:
 
 
 def extractor_of(store: FeatureStore, weights: Path | None) -> Extractor:
-    """Return what made a store; without `weights`, its own are looked for where the profile has
-    them."""
+    """Return what made a store; without `weights`, the profile's are looked for."""
     extractor = Extractor(
         store=store.path,
         described=json.loads(store.attributes["extractor"]),
@@ -282,8 +277,7 @@ def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
 
 
 def write_extractors(folder: Path, extractors: Sequence[Extractor]) -> list[Path]:
-    """Write what a photo's features need: a description, and copies of weights that are
-    safetensors."""
+    """Write what a photo's features need: a description, and copies of safetensors."""
     described, files = [], [folder / FEATURES]
     for number, each in enumerate(extractors):
         name = None
@@ -320,8 +314,7 @@ def _described(folder: Path) -> list[Extractor]:
 
 
 def fetch_run(name: str) -> Path:
-    """Return the folder of an exported run on the hub, ``hub:OWNER/NAME@REVISION``, in the hub's
-    cache."""
+    """Return the cached folder of an exported run, ``hub:OWNER/NAME@REVISION``."""
     folders = [
         hub_file(name, file).parent for file in (CONFIG, VOCABULARY, WEIGHTS, SUMS, FEATURES)
     ]

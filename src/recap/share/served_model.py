@@ -1,5 +1,5 @@
-"""The code of the MLflow model: the server runs this file, and calls `predict` in several threads
-at a time."""
+"""The code of the MLflow model: the server runs this file,
+and calls `predict` in several threads at a time."""
 
 from __future__ import annotations
 
@@ -34,16 +34,14 @@ class CaptionModel(PythonModel):
     def predict(
         self, context: PythonModelContext, model_input: DataFrame, params: Any = None
     ) -> list[dict[str, Any]]:
-        """Return caption and log-probability of each row of the column `image`, or refuse the
-        request (400)."""
+        """Return caption and log-probability per row of `image`, or refuse the request (400)."""
         photos = list(model_input["image"])
         if len(photos) > MOST:
             raise MlflowException(
                 f"{len(photos)} photos in one request; send at most {MOST}", BAD_REQUEST
             )
-        if not all(
-            isinstance(photo, bytes) for photo in photos
-        ):  # a string would be the path of a file here
+        # a string would be the path of a file here
+        if not all(isinstance(photo, bytes) for photo in photos):
             raise MlflowException(
                 "an image is no bytes; send the content of its file as base64 in JSON", BAD_REQUEST
             )
@@ -59,9 +57,8 @@ class CaptionModel(PythonModel):
         try:
             with self._one_at_a_time, closing(self._captioner.stream(photos)) as results:
                 for each in results:
-                    if (
-                        monotonic() > end
-                    ):  # nobody waits for the answer, and others wait for the lock
+                    # nobody waits for the answer, and others wait for the lock
+                    if monotonic() > end:
                         raise MlflowException(
                             f"took longer than {TIMEOUT.name}; send fewer photos", BAD_REQUEST
                         )

@@ -1,5 +1,5 @@
-"""Finished runs as flat records, read from their files, and as text for a terminal; no tracking
-service is asked.
+"""Finished runs as flat records, read from their files,
+and as text for a terminal; no tracking service is asked.
 
 A record is one training stage of one seed. Records have no parents: a list of them shows every
 score, and means over seeds are a grouping of that list.
@@ -42,16 +42,14 @@ _HEADINGS = [
     f"test {MAIN_METRIC}",
 ]
 _EPOCH_NAMES = {"seconds": "epoch_seconds", "step": "optimizer_step"}  # of columns of a history
-_SCALE = {
-    "val_cider_d": 100,
-    "best_val_cider_d": 100,
-}  # of fractions that are shown in percent, as in tables
+# of fractions that are shown in percent, as in tables
+_SCALE = {"val_cider_d": 100, "best_val_cider_d": 100}
 
 
 @dataclass
 class Record:
-    """A finished run and what is known of it: times in milliseconds since 1970, artifacts by their
-    path in the run."""
+    """A finished run and what is known of it:
+    times in milliseconds since 1970, artifacts by their path in the run."""
 
     key: str
     name: str
@@ -76,18 +74,16 @@ class Record:
         )
 
     def points(self) -> list[tuple[str, float, int]]:
-        """Return every finite number as name, value and step (the epoch; 0 for numbers of the whole
-        run)."""
-        # MLflow compares runs by the metric that was written first, and would show an infinite
-        # number as 1.8e308.
+        """Return every finite number as name, value and step (epoch; 0: of the whole run)."""
+        # MLflow compares runs by the metric that was written first,
+        # and would show an infinite number as 1.8e308.
         scores = sorted(self.scores.items(), key=lambda score: (score[0] != MAIN_METRIC, score[0]))
         whole_run = [(name, value, 0) for name, value in (*scores, *self.numbers.items())]
         return [point for point in (*whole_run, *self.history) if math.isfinite(point[1])]
 
 
 def read_runs(profile: str, results: Path) -> list[Record]:
-    """Return the records of all finished runs below ``results``, under the labels of the tables'
-    rows."""
+    """Return the records of all finished runs below ``results``, by labels of the tables' rows."""
     runs, tables = results / "runs", read_tables(results)
     paths = [
         file.parent.relative_to(runs).as_posix()
@@ -203,8 +199,8 @@ def finished_runs(results: Path) -> list[Record]:
 
 
 def find_run(runs: Sequence[Record], name: str) -> Record:
-    """Return the run whose key, folder or name is `name`, or the only one whose key or name has it
-    as a part."""
+    """Return the run whose key, folder or name is `name`,
+    or the only one whose key or name has it as a part."""
     path = Path(name).absolute()
     matches = [run for run in runs if name in (run.key, run.name) or path == run.folder.absolute()]
     matches = matches or [run for run in runs if name in run.key or name in run.name]

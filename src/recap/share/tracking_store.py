@@ -32,14 +32,12 @@ logging.getLogger("alembic").setLevel(logging.WARNING)
 
 # Of our experiments; relative to the artifact folder of the server, so that a clone may be moved.
 LOCATION = "mlflow-artifacts:/"
-_WAIT_SECONDS = (
-    600  # creating a store, or publishing a large profile, takes minutes on a busy machine
-)
+# creating a store, or publishing a large profile, takes minutes on a busy machine
+_WAIT_SECONDS = 600
 
 
 def publish(*, profile: str, results: Path, store: Path, out: Path) -> None:
-    """Make the store equal to the results of a profile, then write the keys of its runs to
-    ``out``."""
+    """Make the store equal to the results of a profile, then write its runs' keys to ``out``."""
     records = read_runs(profile, results)
     if not records:  # a mistyped folder must not empty the store
         raise MissingFile(
@@ -105,8 +103,8 @@ def _synchronize(client: MlflowClient, store: Path, profile: str, records: list[
     # More runs than 50,000 MLflow returns in no page, and no profile has.
     for run in client.search_runs(every, f"tags.recap_profile = '{profile}'", max_results=50_000):
         tags = run.data.tags
-        # A killed publish leaves a run without its hash, which is written last, or two runs of one
-        # key.
+        # A killed publish leaves a run without its hash,
+        # which is written last, or two runs of one key.
         if (
             missing.pop(
                 (tags["job_key"], run.info.experiment_id, tags.get("content_hash", "")), None
@@ -127,8 +125,8 @@ def _experiment(client: MlflowClient, name: str) -> str:
     if experiment.artifact_location != LOCATION:
         raise RecapError(
             f"experiment {name!r}: its files are in {experiment.artifact_location}, not in "
-            f"{LOCATION}, and that cannot "
-            "be changed; rename it in MLflow, and run the same command again"
+            f"{LOCATION}, and that cannot be changed; rename it in MLflow, and run "
+            "the same command again"
         )
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
@@ -157,8 +155,7 @@ def _create(
 
 @contextmanager
 def _open(store: Path) -> Iterator[MlflowClient]:
-    """Lock the store (two processes in a fresh one corrupt it), create or upgrade it, and yield
-    MLflow's client."""
+    """Lock the store (two processes corrupt a fresh one), create or upgrade it, yield its client"""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -184,8 +181,7 @@ def _open(store: Path) -> Iterator[MlflowClient]:
                 remedy = "change this name or value in the parameters"
             raise RecapError(
                 f"{store}: MLflow refuses ({first_line(error)}); {remedy}, and run the same "
-                "command again; "
-                "no result is lost: the store is made from the result files"
+                "command again; no result is lost: the store is made from the result files"
             ) from error
 
 
@@ -200,9 +196,8 @@ def _ready_client(store: Path) -> MlflowClient:
         with atomic_path(store) as fresh:
             _upgrade(fresh)
         return _client(store)
-    with closing(
-        sqlite3.connect(store, isolation_level=None)
-    ) as database:  # of a locked store, MLflow tries for long
+    # of a locked store, MLflow tries for long
+    with closing(sqlite3.connect(store, isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
     try:
         return _client(store)

@@ -1,5 +1,4 @@
-"""Judges the claims of a paper from the scores of the runs that are finished, by the rule of a
-table's marks."""
+"""Judges a paper's claims from the scores of finished runs, by the rule of a table's marks."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ NO_PROGRAM = "not for a program"
 
 @dataclass(frozen=True)
 class Judged:
-    """One metric of a check against one row or number, in percent points where the metric is shown
-    so."""
+    """One metric of a check against a row or number, in percent points where shown so."""
 
     check: Check
     table: str  # that was read
@@ -35,18 +33,16 @@ class Judged:
     why: str = ""  # there is no verdict
     printed: float | None = None  # difference of the printed numbers, or the printed size
     difference: float | None = None  # ours, row minus other
-    low: float | None = (
-        None  # 95 % interval over images and runs; over images alone where a row has one run
-    )
+    # 95 % interval over images and runs; over images alone where a row has one run
+    low: float | None = None
     high: float | None = None
     p: float | None = None  # Holm's over the comparisons of the claim, the largest of three tests
     planned: bool = True  # whether the scale makes the rows at all
     runs: int = 0  # of the row
     power: float | None = None  # that these runs had to show a difference of the printed size
     seeds: int | None = None  # that would show it with 80 % power; 0: more than can be told
-    tests: dict[str, Any] | None = (
-        None  # what `compare_rows` gave, where the rows could be compared
-    )
+    # what `compare_rows` gave, where the rows could be compared
+    tests: dict[str, Any] | None = None
     corpus: Sequence[Sequence[float]] = ()  # corpus scores [runs] of the other row and of this one
 
 
@@ -61,8 +57,7 @@ class Verdict:
 
 
 def judge_claims(spec: JudgedClaims, scores: Path) -> list[Verdict]:
-    """Judge claims, each with Holm's correction over its own comparisons, by the runs that are in
-    folder ``scores``."""
+    """Judge claims by the runs in ``scores``, each with Holm's correction over its comparisons."""
     return [_verdict(claim, spec, scores) for claim in spec.claims]
 
 
@@ -107,8 +102,8 @@ def verdict_of(judged: Sequence[Judged]) -> str:
 def _compare(check: Check, spec: JudgedClaims, scores: Path) -> list[Judged]:
     """Return the comparisons of a check, or why there are none."""
     own, other = spec.tables.get(check.table), spec.tables.get(check.in_place or "")
-    # The table in place of another is read where the check's own one is missing, or has one seed
-    # and so no verdict.
+    # The table in place of another is read where the check's own one is missing,
+    # or has one seed and so no verdict.
     in_place = other is not None and (own is None or len(own.seeds) < min(2, len(other.seeds)))
     name = str(check.in_place) if in_place else check.table
     opponents = check.rows or [check.quoted or f"{check.printed:g}"]
@@ -169,8 +164,7 @@ def _compared(
     table: Table,
     printed: Mapping[str, Mapping[str, float]],
 ) -> Judged:
-    """Add the tests of one metric against a row, or a printed number as if every image and run had
-    it."""
+    """Add one metric's tests against a row, or a printed number as every image's and run's."""
     check, metric, other = judged.check, judged.metric, judged.against
     quoted = next((row for row in table.quoted if row.id == other), None)
     label = scores[other].row.label if other in scores else quoted.label if quoted else other
@@ -198,8 +192,7 @@ def _compared(
 
 
 def judge(compared: Sequence[Judged]) -> list[Judged]:
-    """Judge the comparisons of one claim that have tests, as a table marks its rows: they are
-    Holm's family."""
+    """Judge a claim's tested comparisons, Holm's family, as a table marks its rows."""
     correct([each.tests for each in compared if each.tests])
     level = SIGNIFICANT / max(1, len(compared))
     return [_judged(each, each.tests, level) for each in compared if each.tests]
@@ -257,11 +250,9 @@ def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | t
 
 
 def _with_power(judged: Judged, paired: Mapping[str, Any], scale: float, level: float) -> Judged:
-    """Add the power of the seeds for the printed size, where rows of several runs say how much runs
-    differ."""
-    varied = (
-        judged.corpus if judged.check.rows else judged.corpus[-1:]
-    )  # a printed number does not vary
+    """Add the power of the seeds for the printed size, where several runs show their spread."""
+    # a printed number does not vary
+    varied = judged.corpus if judged.check.rows else judged.corpus[-1:]
     runs = min(map(len, varied))
     spread = fmean(map(variance, varied)) if runs > 1 else 0.0
     size = (judged.check.within or abs(judged.printed or 0)) / scale

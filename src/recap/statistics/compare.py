@@ -1,5 +1,5 @@
-"""All numbers of a result table as one JSON: means, spread, tests against the baseline row, and
-rows that were chosen.
+"""All numbers of a result table as one JSON: means, spread,
+tests against the baseline row, and rows that were chosen.
 
 One of several rows is chosen by the scores of their validations, and a record says why; test scores
 are not read.
@@ -51,8 +51,7 @@ NOTES = [
     "in the tests, a BLEU below 0.001 counts as 0, because pycocoevalcap writes such values in "
     "place of 0",
     "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over "
-    "its images: "
-    "a paired difference need not equal the difference of the corpus scores",
+    "its images: a paired difference need not equal the difference of the corpus scores",
 ]
 RULE = (
     "the highest mean over the seeds of the best validation CIDEr-D of each training; of equal "
@@ -90,8 +89,8 @@ def compare_table(
     server: Mapping[str, Path] | None = None,
     selection: Path | None = None,
 ) -> dict[str, Any]:
-    """Compare the rows of a table with its baseline row; write and return the result (no NaN; None
-    has a reason)."""
+    """Compare the rows of a table with its baseline row;
+    write and return the result (no NaN; None has a reason)."""
     choices = read_selections(selection) if selection else []
     if [each.id for each in choices] != [each.id for each in table.selections]:
         raise MetricError(
@@ -224,8 +223,8 @@ def _correct(
 
 
 def _selected(choice: Choice, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the line of a choice: the chosen row, under the line's name and without printed
-    numbers; no new test."""
+    """Return the line of a choice: the chosen row,
+    under the line's name and without printed numbers; no new test."""
     row = next(each for each in rows if each["id"] == choice.chosen)
     printed = {
         "printed_percent": None,
@@ -268,8 +267,7 @@ def choose(
 
 
 def write_selections(spec: SelectedRows, *, runs: Path, out: Path) -> list[Choice]:
-    """Choose for each line of a table by the trainings below ``runs``, and write the record
-    ``out``."""
+    """Choose for each line of a table by the trainings below ``runs``; write the record ``out``."""
     scores = {
         row: {
             seed: read_number(runs / path / "training.json", "best_val_cider_d")

@@ -1,5 +1,5 @@
-"""Comparison of two systems on one metric: tests over images, runs and both, Holm's correction, and
-the power of seeds.
+"""Comparison of two systems on one metric: tests over images,
+runs and both, Holm's correction, and the power of seeds.
 
 All differences are second minus first, a row of a table minus its baseline row.
 """
@@ -22,17 +22,16 @@ POWER = 0.8
 MOST = 100  # seeds that are tried until the power suffices
 # Units of a table's tests: name -> key of the test in a comparison.
 UNITS = {"images": "paired", "runs": "welch", "both": "joint"}
-# Means over seeds differ by rounding in the last digits; without rounding, tied images would be
-# ranked by noise.
+# Means over seeds differ by rounding in the last digits;
+# without rounding, tied images would be ranked by noise.
 _DECIMALS = 12
-# pycocoevalcap's BLEU is never 0: without a common 4-gram, BLEU-4 is up to 1.8e-4, which grows as
-# the caption shrinks.
+# pycocoevalcap's BLEU is never 0: without a common 4-gram,
+# BLEU-4 is up to 1.8e-4, which grows as the caption shrinks.
 _BLEU_FLOOR = 1e-3
 
 
 class Sample(NamedTuple):
-    """The scores of one system: of each image ``[images]``, the mean over its runs, and of the
-    corpus ``[runs]``."""
+    """A system's scores: images' means over runs ``[images]``, and the corpus' ``[runs]``."""
 
     images: Sequence[float]
     runs: Sequence[float]
@@ -97,22 +96,21 @@ def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
         )
     deviation, root = float(differences.std(ddof=1)), float(np.sqrt(count))
     t = mean / (deviation / root)
-    p, margin = (
-        float(2 * stats.t.sf(abs(t), count - 1)),
-        float(stats.t.ppf(0.975, count - 1)) * deviation / root,
-    )
+    p = float(2 * stats.t.sf(abs(t), count - 1))
+    margin = float(stats.t.ppf(0.975, count - 1)) * deviation / root
     return Paired(
         count, mean, mean - margin, mean + margin, t, p, d_z=mean / deviation, p_wilcoxon=p_wilcoxon
     )
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
-    """Compare corpus scores ``[runs]`` of two systems by Welch's test; their seeds need not be the
-    same.
+    """Compare corpus scores ``[runs]`` of two systems by Welch's test;
+    their seeds need not be the same.
 
     With mean m_i, variance v_i (ddof 1) and n_i runs of system i, and e_i = v_i / n_i::
 
-        t = (m_2 - m_1) / sqrt(e_1 + e_2)        degrees = (e_1 + e_2)^2 / (e_1^2 / (n_1 - 1) + e_2^2 / (n_2 - 1))
+        t = (m_2 - m_1) / sqrt(e_1 + e_2)
+        degrees = (e_1 + e_2)^2 / (e_1^2 / (n_1 - 1) + e_2^2 / (n_2 - 1))
     """
     if min(len(first), len(second)) < 2:
         return TTest(reason="a row has only one run")
@@ -130,8 +128,8 @@ def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
 
 
 def compare_jointly(paired: Paired, runs: TTest) -> TTest:
-    """Combine the test over images with the test over runs of the same difference: Clark's min F'
-    (1973).
+    """Combine the test over images with the test over runs
+    of the same difference: Clark's min F' (1973).
 
     Each of the two treats the other's random factor as fixed, so both together can reject a true
     null hypothesis more often than 5 % of the time: 10 % with ten seeds and equal standard errors.
@@ -156,10 +154,8 @@ def compare_jointly(paired: Paired, runs: TTest) -> TTest:
 
     over_images, over_runs = paired.t**-2, runs.t**-2
     both = over_images + over_runs
-    t, degrees = (
-        both**-0.5,
-        both**2 / (over_images**2 / (paired.images - 1) + over_runs**2 / runs.degrees),
-    )
+    t = both**-0.5
+    degrees = both**2 / (over_images**2 / (paired.images - 1) + over_runs**2 / runs.degrees)
     p = max(float(2 * stats.t.sf(t, degrees)), paired.p, runs.p)
     return TTest(t=t if runs.t > 0 else -t, degrees=degrees, p=p)
 
@@ -198,8 +194,7 @@ def _tested(metric: str, values: Sequence[float]) -> Sequence[float]:
 
 
 def no_comparison(reason: str, difference: float | None = None) -> dict[str, Any]:
-    """Return the comparison of a row without a test: it or its baseline lacks the metric, or scores
-    per image."""
+    """Return the comparison of a row whose test lacks a metric or scores per image."""
     return {
         "difference": difference,
         "paired": None,
@@ -229,8 +224,8 @@ def correct(
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return Holm's step-down adjusted p-values in the same order; None stands for a test that gave
-    no p.
+    """Return Holm's step-down adjusted p-values in the same order;
+    None stands for a test that gave no p.
 
     Of the m sorted p-values, the k-th becomes max over j <= k of min(1, (m - j + 1) p_j).
     """
@@ -249,8 +244,8 @@ def _mark(comparison: dict[str, Any], units: Sequence[str]) -> int:
     if any(p is None or p >= SIGNIFICANT for p in adjusted):
         return 0
     difference = comparison["difference"]
-    # The mean image score and the corpus score can differ in opposite directions, as BLEU and
-    # METEOR do.
+    # The mean image score and the corpus score can differ
+    # in opposite directions, as BLEU and METEOR do.
     if comparison["paired"]["mean_difference"] * difference <= 0:
         return 0
     return 1 if (difference < 0) == comparison.get("lower_is_better", False) else -1
@@ -292,13 +287,11 @@ class Errors:
     rows: int = 2  # 1 against a fixed number
 
     def power(self, size: float, level: float, seeds: int) -> float:
-        """Return the least power that the three tests have for a true difference with ``seeds`` >=
-        2 runs a row."""
+        """Return the least power that the three tests have
+        for a true difference with ``seeds`` >= 2 runs a row."""
         # Squared standard errors are in units of the squared difference, as in the joint test.
-        images, trainings = (
-            (self.over_images / size) ** 2,
-            self.rows * self.spread / seeds / size**2,
-        )
+        images = (self.over_images / size) ** 2
+        trainings = self.rows * self.spread / seeds / size**2
         degrees_images, degrees = self.images - 1, self.rows * (seeds - 1)
         both = images + trainings
         degrees_both = both**2 / (images**2 / degrees_images + trainings**2 / degrees)
@@ -326,8 +319,7 @@ def _power(size: float, degrees: float, level: float) -> float:
 
 
 def least_difference(seeds: int, *, comparisons: int) -> float:
-    """Return the true difference that Welch's test finds with 80 % power, in standard deviations of
-    one run."""
+    """Return the difference that Welch's test finds with 80 % power, in sd of one run."""
     from scipy import optimize
 
     root, degrees = (seeds / 2) ** 0.5, 2 * seeds - 2  # a difference of 1 is `root` standard errors
@@ -338,8 +330,8 @@ def least_difference(seeds: int, *, comparisons: int) -> float:
 
 
 def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[str, Any] | None:
-    """Return how many seeds (None: over ``MOST``) would mark the largest unmarked difference of one
-    metric, if any."""
+    """Return how many seeds (None: over ``MOST``) would mark
+    the largest unmarked difference of one metric, if any."""
     for metric in sorted(rows[0]["cells"], key=lambda name: name != "CIDEr"):
         cells = [row["cells"][metric] for row in rows]
         tested = [
@@ -364,16 +356,13 @@ def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[st
 def add_seeds_for_printed(
     rows: Sequence[dict[str, Any]], *, baseline: str, comparisons: int
 ) -> None:
-    """Add to comparisons how many seeds (None: over ``MOST``) would tell a difference of the
-    printed size."""
+    """Add how many seeds (None: over ``MOST``) would tell a difference of the printed size."""
     for metric, base in next(row["cells"] for row in rows if row["id"] == baseline).items():
         cells = [row["cells"][metric] for row in rows]
         spread = _spread(cells)
         for cell in cells:
-            comparison, printed = (
-                cell["comparison"],
-                (base["printed_percent"], cell["printed_percent"]),
-            )
+            comparison = cell["comparison"]
+            printed = (base["printed_percent"], cell["printed_percent"])
             if None in printed or not spread or not _is_tested(cell):
                 continue
             difference, paired = round(printed[1] - printed[0], 6), comparison["paired"]
@@ -384,15 +373,13 @@ def add_seeds_for_printed(
 
 
 def _spread(cells: Iterable[Mapping[str, Any]]) -> float:
-    """Return the variance between runs, which the rows share: that of one row's few runs says
-    little."""
+    """Return the variance between runs that rows share: one row has too few runs."""
     runs = [list(cell["values"].values()) for cell in cells if cell["n"] > 1]
     return fmean(variance(values) for values in runs) if runs else 0.0
 
 
 def _is_tested(cell: Mapping[str, Any]) -> bool:
-    """Return whether a cell's comparison has errors over images and over runs (an ensemble is one
-    run)."""
+    """Return whether a comparison has errors over images and runs (an ensemble: one run)."""
     comparison = cell["comparison"]
     return bool(
         comparison

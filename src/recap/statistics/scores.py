@@ -1,5 +1,4 @@
-"""The scores of a run, of COCO's server and of a table's rows, read from files that `SHA256SUMS`
-verifies."""
+"""Scores of runs, COCO's server and a table's rows, from files that `SHA256SUMS` verifies."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class _Captioned:
 
 @dataclass(frozen=True)
 class Metrics:
-    """``metrics.json`` of a run: corpus scores, their signature, and by metric why there is no
-    score."""
+    """``metrics.json`` of a run: corpus scores, signature, and why a metric has none."""
 
     scores: dict[str, FiniteFloat | None]
     signature: str
@@ -51,8 +49,7 @@ class Metrics:
 
 
 class Answer(Strict):
-    """What the server answered; ``captions_sha256`` is of the captions of test2014 that it was
-    sent."""
+    """The server's answer; ``captions_sha256`` is of the captions of test2014 it was sent."""
 
     date: date
     captions_sha256: str
@@ -104,14 +101,13 @@ def read_image_scores(folder: Path, split: str) -> dict[str, np.ndarray]:
 
 
 def sent_captions(folder: Path) -> Path:
-    """Return the captions of test2014 in the folder of a submission, whose name is that of the
-    submission."""
+    """Return the captions of test2014 in a submission's folder, which has its name."""
     return folder / results_name(TEST, folder.name)
 
 
 def read_answer(folder: Path) -> Answer | str:
-    """Return what the server answered to a submission, or why there are no scores of the captions
-    as they are."""
+    """Return what the server answered to a submission,
+    or why there are no scores of the captions as they are."""
     path = folder / ANSWER
     if not path.exists():
         return (
@@ -144,16 +140,13 @@ class RowScores:
     row: Row | OutsideRow
     signature: str = ""  # of the first seed
     signatures: dict[Seed, str] = field(default_factory=dict)
-    values: dict[str, dict[Seed, float]] = field(
-        default_factory=dict
-    )  # column -> seed -> corpus score or number
+    # column -> seed -> corpus score or number
+    values: dict[str, dict[Seed, float]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)  # column -> why a run lacks it
-    sources: list[str] = field(
-        default_factory=list
-    )  # who gave the scores that are not this program's
-    images: dict[str, list[np.ndarray]] = field(
-        default_factory=dict
-    )  # metric -> scores [images] of each run
+    # who gave the scores that are not this program's
+    sources: list[str] = field(default_factory=list)
+    # metric -> scores [images] of each run
+    images: dict[str, list[np.ndarray]] = field(default_factory=dict)
     image_ids: list[int] = field(default_factory=list)  # sorted
 
     def sample(self, metric: str) -> Sample:
@@ -172,10 +165,8 @@ class RowScores:
     def add_metrics(self, columns: Sequence[str], seed: Seed, folder: Path) -> None:
         """Add the metrics of one run from its files."""
         row, metrics = self.row.id, read_metrics(folder)
-        self.signatures[seed], self.signature = (
-            metrics.signature,
-            self.signature or metrics.signature,
-        )
+        self.signatures[seed] = metrics.signature
+        self.signature = self.signature or metrics.signature
         _check_signatures(
             f"{row} (first seed)", self.signature, f"{row} (seed {seed})", metrics.signature
         )
@@ -203,7 +194,7 @@ class RowScores:
                 raise MetricError(f"{folder}: {why}")
 
 
-def collect(
+def collect(  # noqa: C901
     table: Table,
     seeds: Sequence[int],
     scores_root: Path,

@@ -1,2 +1,1 @@
-"""Human studies: from test captions to forms that raters fill in, and from their answers to
-tables."""
+"""Human studies: from test captions to forms for raters, and from answers to tables."""

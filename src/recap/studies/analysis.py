@@ -19,8 +19,8 @@ from recap.studies.responses import Collected
 from recap.studies.sheets import YES_NO, Item, Sheets
 
 LEVEL = 0.95  # of the intervals
-# expected answers of each kind, below which the chi-square distribution does not hold (Cochran,
-# 1954)
+# expected answers of each kind,
+# below which the chi-square distribution does not hold (Cochran, 1954)
 LEAST = 5
 DRAWS = 99_999  # random tables
 PEARSON = "chi-square distribution"
@@ -39,9 +39,8 @@ def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
             f"{rule} {count}" for rule, count in collected.excluded().items() if count
         )
         raise DataError(f"study {sheets.name!r}: no rater is left; left out by rule: {rules}")
-    rated: dict[str, list[tuple[Item, str]]] = defaultdict(
-        list
-    )  # setup or question -> items and the answers to them
+    # setup or question -> items and the answers to them
+    rated: dict[str, list[tuple[Item, str]]] = defaultdict(list)
     for rater in used:
         for number, item in sheets.by_id[rater.sheet].numbered.items():
             for question, answer in rater.answers.get(number, {}).items():
@@ -91,8 +90,7 @@ def _votes(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any]:
 
 
 def _answers(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any]:
-    """Return the answers to a question: share of no for each system, and whether the models differ
-    in it."""
+    """Return the answers to a question: each system's share of no, and whether models differ."""
     ratings: dict[tuple[str, int], list[str]] = defaultdict(list)  # (system, image) -> answers
     counts = {system.id: dict.fromkeys(YES_NO, 0) for system in sheets.study.systems}
     for item, answer in rated:
@@ -111,8 +109,8 @@ def _answers(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any
 
 
 def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> dict[str, Any]:
-    """Return how far raters agree beyond chance; `ratings` are the answers to each item, one per
-    rater.
+    """Return how far raters agree beyond chance;
+    `ratings` are the answers to each item, one per rater.
 
     ``fleiss_kappa`` is over ``fleiss_items`` items, those with the largest number of answers (it
     takes equal numbers); ``krippendorff_alpha`` over all ``items`` with two answers or more. None
@@ -177,12 +175,10 @@ def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
 
 
 def _multinomial(counts: Sequence[int]) -> float:
-    """Return the share of all ways to cast the votes whose sum of squares, and so chi-square, is as
-    large."""
+    """Return the share of all ways to cast the votes with as large a chi-square."""
     total = sum(counts)
-    ways = Counter(
-        {(0, 0): 1}
-    )  # votes cast for the systems so far, and the sum of their squares -> number of ways
+    # votes cast for the systems so far, and the sum of their squares -> number of ways
+    ways = Counter({(0, 0): 1})
     for _ in counts:
         before, ways = ways, Counter[tuple[int, int]]()
         for (cast, squares), number in before.items():
@@ -196,8 +192,8 @@ def _multinomial(counts: Sequence[int]) -> float:
 
 
 def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return Pearson's chi-square test that answers do not depend on the system, without continuity
-    correction.
+    """Return Pearson's chi-square test that answers do not depend on the system,
+    without continuity correction.
 
     `counts`: per system, of each answer. Where one is expected fewer than `LEAST` times, p of two
     systems is that of Fisher's exact test, and p of more is the share of random tables with these
@@ -214,9 +210,8 @@ def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
         p, p_by = fisher_exact(table)[1], "Fisher's exact test"
     elif expected.min() < LEAST:
         sample = random_table(table.sum(1), table.sum(0), seed=0).rvs(DRAWS)
-        larger = ((sample - expected) ** 2 / expected).sum((1, 2)) >= result.statistic * (
-            1 - 1e-9
-        )  # rounding aside
+        # rounding aside
+        larger = ((sample - expected) ** 2 / expected).sum((1, 2)) >= result.statistic * (1 - 1e-9)
         p, p_by = (1 + larger.sum()) / (1 + DRAWS), f"{DRAWS:,} random tables"
     return _test(result.statistic, p, result.dof, int(table.sum()), p_by)
 
@@ -231,8 +226,8 @@ def _no_test(reason: str) -> dict[str, Any]:
 
 
 def study_power(study: Study, shares: Sequence[float] = ()) -> str:
-    """Return the power of a study's chi-square test per setup or question, at `ALPHA`, one sentence
-    per line.
+    """Return the power of a study's chi-square test per setup
+    or question, at `ALPHA`, one sentence per line.
 
     Always the smallest effect found with `POWER` (Cohen's w). With ``shares`` (preference: expected
     share of the votes of each system; questions: expected share of no of each model) also the
@@ -243,14 +238,13 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> str:
     preference = study.kind == "preference"
     models = sum(preference or not system.reference for system in study.systems)
     answers = study.images * study.raters * (1 if preference else models)
-    # Of questions, a table of models x (no, yes) has as many degrees of freedom as a goodness of
-    # fit of as many bins.
+    # Of questions, a table of models x (no, yes) has as many degrees
+    # of freedom as a goodness of fit of as many bins.
     test, design = GofChisquarePower(), {"n_bins": models, "alpha": ALPHA}
     smallest = test.solve_power(effect_size=None, power=POWER, nobs=answers, **design)
     lines = [
         f"{answers} answers per {'setup' if preference else 'question'}, counted as independent; "
-        f"alpha {ALPHA:g}, "
-        "Pearson's chi-square.",
+        f"alpha {ALPHA:g}, Pearson's chi-square.",
         f"Smallest effect found with power {POWER:g}: w = {smallest:.3f}.",
     ]
     if shares:
@@ -267,8 +261,7 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> str:
 
 
 def _expected_effect(shares: Sequence[float], models: int, preference: bool) -> float:
-    """Return Cohen's w of expected shares: sqrt of the sum of (p1 - p0)^2 / p0 over the cells of
-    the table."""
+    """Return Cohen's w of expected shares: sqrt(sum of (p1 - p0)^2 / p0 over the cells)."""
     if len(shares) != models or any(not 0 <= share <= 1 for share in shares):
         raise ConfigError(f"--shares: give {models} shares from 0 to 1, one for each system")
     if preference:

@@ -1,5 +1,5 @@
-"""Forms: a web page per rater, which needs no other file and prints on paper, and the batch of a
-crowd platform.
+"""Forms: a web page per rater, which needs no other file
+and prints on paper, and the batch of a crowd platform.
 
 Every text from a data set, a model or a parameter file is escaped, and the page's policy (CSP) lets
 no script run but its own. Systems, setups and right answers are not in the page.
@@ -41,8 +41,7 @@ def _filled(name: str, **shown: Any) -> str:
 
 
 def _consent(study: Study, *, items: int, form: str) -> list[str]:
-    """Return the paragraphs of the consent text, a template that whoever runs a study completes and
-    answers for."""
+    """Return the paragraphs of the consent text, a template that the study's owner completes."""
     minutes = max(1, -(-items * _SECONDS[study.kind] // 60))
     text = asset("consent.txt").format(
         items=items, minutes=minutes, sheet=form, contact=study.contact
@@ -56,8 +55,7 @@ def policy() -> str:
     script, style = (base64.b64encode(digest).decode() for digest in hashes)
     return (
         f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src "
-        "data: 'self' file:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'"
+        "data: 'self' file:; connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -67,8 +65,8 @@ def inside(pictures: dict[str, bytes]) -> Source:
 
 
 def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) -> str:
-    """Return the page of one rater, whose answers are sent to the server it came from (online) or
-    saved as a file."""
+    """Return the page of one rater, whose answers are sent to the server it came
+    from (online) or saved as a file."""
     consent = _consent(sheets.study, items=len(sheet.items), form=sheet.id)
     shown = {
         "source": source,
@@ -81,8 +79,8 @@ def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) 
 
 
 def crowd_files(sheets: Sheets) -> tuple[str, str]:
-    """Return batch and template of a crowd platform: a line per form with its items as HTML, which
-    fill ``${columns}``.
+    """Return batch and template of a crowd platform:
+    a line per form with its items as HTML, which fill ``${columns}``.
 
     An answer has the name ``<item>.<question>`` (Mechanical Turk, whose form others read, too).
     Shorter sheets leave the last cells empty.

@@ -1,5 +1,5 @@
-"""Makes a study from test captions: draws images, gives them to raters, adds gold items, writes the
-forms.
+"""Makes a study from test captions: draws images,
+gives them to raters, adds gold items, writes the forms.
 
 Systems change places by Latin squares; the right answers to gold items are known.
 """
@@ -33,9 +33,8 @@ SPLIT = "test"
 EMPTY = "(empty caption)"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
 _READABLE = 0o100644  # a file that all may read
-_CANDIDATES = (
-    200  # captions of other images among which those with the fewest common words are taken
-)
+# captions of other images among which those with the fewest common words are taken
+_CANDIDATES = 200
 
 
 def make_study(
@@ -101,8 +100,8 @@ def latin_square(size: int) -> list[list[int]]:
 
 
 def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
-    """Return the items of each rater, still without captions and pictures; each setup has other
-    ``test_images``.
+    """Return the items of each rater, still without captions and pictures;
+    each setup has other ``test_images``.
 
     The images are divided into groups of nearly equal size, at most ``study.items``, anew for each
     of ``study.raters`` repetitions. In a preference study one rater sees a group, with the captions
@@ -113,8 +112,7 @@ def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
     if count > len(test_images):
         raise DataError(
             f"the study draws {study.images} other images for each of {len(study.setups)} setups, "
-            "but the test split "
-            f"has {len(test_images)}; lower `images`"
+            f"but the test split has {len(test_images)}; lower `images`"
         )
     drawn = generator(study.seed, "study", "draw").permutation(len(test_images))[:count]
     images = [
@@ -129,8 +127,8 @@ def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
         for group in np.array_split(random.permutation(count), -(-count // study.items)):
             shown = [images[index] for index in group]
             if study.kind == "preference":
-                # The raters of one image begin at different rows of the square, and so does each
-                # rater's next image.
+                # The raters of one image begin at different rows
+                # of the square, and so does each rater's next image.
                 rows = random.permutation(len(square))
                 orders = [
                     square[rows[(place + repetition) % len(square)]] for place in range(len(shown))
@@ -158,8 +156,8 @@ def _item(setup: str, image: int, systems: list[str]) -> Item:
 
 
 def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]) -> list[Item]:
-    """Return the gold items of a study, the same for every rater; their pictures are still to be
-    added.
+    """Return the gold items of a study, the same for every rater;
+    their pictures are still to be added.
 
     Their images are those with a verified caption, and others that are not ``used`` with captions
     of the systems.
@@ -177,8 +175,7 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
     if study.gold.count - len(images) > len(free):
         raise DataError(
             f"{study.gold.count} gold items need as many images beside those of the study, but the "
-            "test split has "
-            f"{len(free)} left; lower `images` or `gold.count`"
+            f"test split has {len(free)} left; lower `images` or `gold.count`"
         )
     images += [
         free[index] for index in random.permutation(len(free))[: study.gold.count - len(images)]
@@ -202,8 +199,7 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
 def _of_others(
     image: int, references: Mapping[int, list[str]], count: int, random: np.random.Generator
 ) -> list[str]:
-    """Return captions of other images, each of another one, with the fewest words in common with an
-    image's own."""
+    """Return captions of different images with the fewest words in common with an image's own."""
     own = {word for caption in references[image] for word in caption.lower().split()}
     others = sorted(set(references) - {image})
     sample = [others[index] for index in random.permutation(len(others))[:_CANDIDATES]]

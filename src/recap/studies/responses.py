@@ -1,5 +1,5 @@
-"""Responses of all raters: read from files, validated, without duplicates, with the rule that
-leaves a rater out."""
+"""Responses of all raters: read from files, validated,
+without duplicates, with the rule that leaves a rater out."""
 
 from __future__ import annotations
 
@@ -96,9 +96,8 @@ class Submission(NamedTuple):
 
     source: str  #: file, and line or form
     values: Any  #: of a `Response`
-    person: str = (
-        ""  #: who answered, if the file tells one person from another; never written anywhere
-    )
+    #: who answered, if the file tells one person from another; never written anywhere
+    person: str = ""
 
 
 def valid_response(values: Any, sheets: Sheets) -> Response:
@@ -217,10 +216,8 @@ def _csv_responses(path: Path, study: str) -> Iterator[Submission]:
                 for name in ("Answer.consent", "Answer.consent.on")
             )
             answers: Answers = {}
-            for (
-                column,
-                value,
-            ) in row.items():  # a question has one column of values, or one of true and false each
+            # a question has one column of values, or one of true and false each
+            for column, value in row.items():
                 match = _CROWD.fullmatch(column)
                 if match and value and (match[3] is None or value.lower() in _TRUE):
                     answers.setdefault(match[1], {})[match[2]] = match[3] or value
@@ -234,11 +231,9 @@ def _csv_responses(path: Path, study: str) -> Iterator[Submission]:
     elif names >= set(_TYPED):  # from paper, whose raters agree by handing it in
         sheets: dict[str, Answers] = {}
         for row in rows:
-            sheet, item, answer = (
-                _number(row["sheet"]).zfill(3),
-                _number(row["item"]),
-                _number(row["answer"]),
-            )
+            sheet = _number(row["sheet"]).zfill(3)
+            item = _number(row["item"])
+            answer = _number(row["answer"])
             of_item = sheets.setdefault(sheet, {}).setdefault(item, {})
             if of_item.setdefault(row["question"], answer) != answer:
                 of_item[row["question"]] += f" and {answer}"  # is no answer to choose
@@ -254,8 +249,7 @@ def _csv_responses(path: Path, study: str) -> Iterator[Submission]:
 
 
 def _number(text: str) -> str:
-    """Return the number of a sheet, item or answer without what a spreadsheet adds (``2.0``) or a
-    person types."""
+    """Return the number of a sheet, item or answer as typed or by a spreadsheet (``2.0``)."""
     match = _NUMBER.fullmatch(text)
     return match[1] if match else text
 
@@ -273,8 +267,7 @@ def simulate(*, sheets: Path, out: Path) -> None:
 
 
 def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
-    """Return the answers of one simulated rater: one who clicks at random, or one with the study's
-    probabilities."""
+    """Return a simulated rater's answers: at random, or by the study's probabilities."""
     simulated = sheets.study.simulated
     random = generator(simulated.seed, "study", "simulated", sheet.id)
     clicker = bool(random.random() < simulated.clickers)
@@ -303,8 +296,7 @@ def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
 
 
 def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> Collected:
-    """Read, validate and deduplicate responses, apply the exclusion rules, write the result as
-    JSON."""
+    """Read, validate and deduplicate responses, apply the exclusion rules, write JSON."""
     forms = read_sheets(sheets)
     collected = collect(forms, read_responses(responses, forms.digest))
     write_json(out, collected.model_dump(mode="json"))
@@ -318,9 +310,8 @@ def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> C
     mark = "SIMULATED responses: " if collected.simulated else ""
     log.info(
         f"{mark}{counted(len(collected.raters), 'rater')}, {len(collected.used())} used, left out "
-        f"by rule: {left_out}; "
-        f"{counted(collected.duplicates, 'duplicate')}, {collected.replaced} replaced, "
-        f"{collected.ignored} ignored, {len(collected.refused)} refused -> {out}"
+        f"by rule: {left_out}; {counted(collected.duplicates, 'duplicate')}, {collected.replaced} "
+        f"replaced, {collected.ignored} ignored, {len(collected.refused)} refused -> {out}"
     )
     return collected
 
@@ -376,8 +367,7 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
 
 
 def _excluded(sheets: Sheets, sheet: Sheet, response: Response) -> tuple[str, int]:
-    """Return the first rule that leaves a rater out, if any, and how many gold items have no right
-    answer."""
+    """Return the first rule that excludes a rater, if any, and the count of wrong gold items."""
     rules = sheets.study.exclusions
     rated = [(item, response.answers.get(number, {})) for number, item in sheet.numbered.items()]
     positions = Counter(answer for _, answers in rated for answer in answers.values())

@@ -1,5 +1,5 @@
-"""The collection server: gives each rater the form of their link and stores what is sent, on
-127.0.0.1.
+"""The collection server: gives each rater the form
+of their link and stores what is sent, on 127.0.0.1.
 
 A link has a secret token, which whoever runs the study hands out. Behind a proxy that adds TLS, and
 the limits that strangers need (docs/guides/studies.md), it serves others; it writes no log of
@@ -90,8 +90,8 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        # The file is opened for each response, so that one that was removed or replaced meanwhile
-        # receives none.
+        # The file is opened for each response, so that one
+        # that was removed or replaced meanwhile receives none.
         file = f"{self.path.absolute().as_uri()}?mode=rw"
         try:
             opened = sqlite3.connect(
@@ -108,8 +108,7 @@ class Store:
 
 
 def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
-    """Return token -> sheet; drawn once and stored in a CSV with the links, which only its owner
-    may read."""
+    """Return token -> sheet, drawn once and stored with the links in a CSV for its owner only."""
     tokens = {sheet.id: secrets.token_urlsafe(16) for sheet in sheets.sheets}
     if path.exists():
         again = "remove it, and new links are made, or name another file with --links"
@@ -130,11 +129,10 @@ def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
     return {token: sheet for sheet, token in tokens.items()}
 
 
-def make_app(
+def make_app(  # noqa: C901
     sheets: Sheets, pictures: dict[str, bytes], tokens: Mapping[str, str], store: Store, host: str
 ) -> Starlette:
-    """Return the web application; it answers requests for `LOCAL` and `host`, and refuses those for
-    others."""
+    """Return the web application, which answers requests for `LOCAL` and `host` alone."""
     source = inside(pictures)
 
     def plain(text: str, status: int) -> Response:
@@ -163,10 +161,8 @@ def make_app(
         try:
             # Acknowledged only when it is on the disk.
             await run_in_threadpool(store.add, sheet.id, response.content())
-        except (
-            DataError,
-            asyncio.CancelledError,
-        ) as error:  # a second Ctrl-C while the file of responses is locked
+        except (DataError, asyncio.CancelledError) as error:
+            # a second Ctrl-C while the file of responses is locked
             log.error(str(error) or "stopped while a response was stored")
             return plain(BUSY, 503)
         return plain("received\n", 200)

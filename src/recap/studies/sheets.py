@@ -1,5 +1,5 @@
-"""The sheets of a study: the items of each rater in order, with the key that says which system
-wrote which caption."""
+"""The sheets of a study: the items of each rater in order,
+with the key that says which system wrote which caption."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from recap.core.hashing import value_hash
 from recap.settings import Study
 from recap.settings.base import Strict
 
-BEST = (
-    "best"  # the one question of a preference study; its answer is the number of a caption, from 1
-)
+# the one question of a preference study; its answer is the number of a caption, from 1
+BEST = "best"
 YES_NO = ("no", "yes")
 
 

@@ -26,8 +26,7 @@ _DEPENDENT = (
 
 
 def analyse_study(*, sheets: Path, responses: Path, statistics: Path, out: Path, name: str) -> None:
-    """Write all numbers of a study as JSON, and ``<name>.tex``, ``.csv``, ``.html`` and ``.md``
-    into ``out``."""
+    """Write a study's numbers as JSON, and ``<name>.tex``, .csv, .html and .md into ``out``."""
     forms = read_sheets(sheets)
     numbers = analyse(forms, read_collected(responses, forms))
     write_json(statistics, numbers)
@@ -106,8 +105,8 @@ def _votes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block]
     degrees = next((test["degrees"] for test in tests if test["degrees"]), None)
     notes = [
         f"{study.images} test images per column, each on the forms of {study.raters} raters. Test: "
-        "Pearson chi-square "
-        f"against equal shares, {degrees} degrees of freedom; p Holm-corrected over the columns."
+        f"Pearson chi-square against equal shares, {degrees} degrees of freedom; p "
+        "Holm-corrected over the columns."
     ]
     ways = [(plain(block["label"]), block["test"]["p_by"]) for block in blocks]
     if exact := [f"{label} ({p_by})" for label, p_by in ways if p_by not in (None, PEARSON)]:
@@ -145,9 +144,8 @@ def _answers(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Bloc
         if test["p"] is not None:
             note = (
                 f"Pearson chi-square of the models' answers {number_text(test['chi_square'], 1)}, "
-                f"{test['degrees']} "
-                f"degrees of freedom, p {p_text(test['p_holm'])} ({test['p_by']}, Holm over the "
-                "questions)"
+                f"{test['degrees']} degrees of freedom, p {p_text(test['p_holm'])} "
+                f"({test['p_by']}, Holm over the questions)"
             )
         kappa, alpha = (
             number_text(block[name], 2) for name in ("fleiss_kappa", "krippendorff_alpha")

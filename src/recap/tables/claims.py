@@ -1,5 +1,4 @@
-"""The verdicts on a paper's claims: one line for each in a table, and every comparison behind
-them."""
+"""The verdicts on a paper's claims: a table with a line each, and every comparison behind."""
 
 from __future__ import annotations
 
@@ -54,29 +53,24 @@ _LEGEND = (
 )
 _NOTES = [
     "A comparison holds, or does not, where the tests over images, over runs and over both are all "
-    "below "
-    f"{SIGNIFICANT:g}: the rule of the daggers in tables, Holm-corrected over the comparisons of "
-    "the claim. A claim "
-    "holds if all of its comparisons do, and does not hold if one does not.",
+    f"below {SIGNIFICANT:g}: the rule of the daggers in tables, Holm-corrected over "
+    "the comparisons of the claim. A claim holds if all of its comparisons do, and "
+    "does not hold if one does not.",
     "The interval is the widest of the three tests, for this comparison alone (uncorrected); p is "
-    "corrected over all "
-    f"comparisons of the claim, so it can be above {SIGNIFICANT:g} where the interval is without "
-    "0.",
+    f"corrected over all comparisons of the claim, so it can be above {SIGNIFICANT:g} where the "
+    "interval is without 0.",
     "±: points within which a printed score counts as reached, about 1 % of it. The tolerance is "
-    "ours; no paper gives "
-    "one.",
+    "ours; no paper gives one.",
     "A printed number of others counts as exact. It is compared only with scores on its data by "
-    "its settings, and only "
-    "where the score of a corpus is the mean over its images.",
+    "its settings, and only where the score of a corpus is the mean over its images.",
     "Power: chance that so many runs show a difference of the printed size; seeds needed: for a "
-    "power of "
-    f"{100 * POWER:.0f} %, a rough estimate from the spread seen here.",
+    f"power of {100 * POWER:.0f} %, a rough estimate from the spread seen here.",
 ]
 
 
 def verdict_text(verdict: Verdict, scale: str) -> str:
-    """Return a verdict; scores of another scale than the paper's cannot tell whether a claim about
-    its data holds."""
+    """Return a verdict; scores of another scale than the
+    paper's cannot tell whether a claim about its data holds."""
     if scale == PAPER or not verdict.judged or verdict.verdict == NOT_RUN:
         return verdict.verdict
     if verdict.verdict == UNTOLD:
@@ -86,8 +80,7 @@ def verdict_text(verdict: Verdict, scale: str) -> str:
 
 
 def claim_line(verdict: Verdict, scale: str) -> str:
-    """Return one line about a claim for a terminal: id, verdict, why, its weakest comparison, and
-    the sentence."""
+    """Return a line about a claim: id, verdict, why, its weakest comparison, the sentence."""
     why, printed, tolerance = _why(verdict)
     shown = printed
     if weakest := _weakest(verdict):
@@ -103,8 +96,7 @@ def claim_line(verdict: Verdict, scale: str) -> str:
 
 
 def _weakest(verdict: Verdict) -> Judged | None:
-    """Return the comparison with the largest p among those with the claim's verdict, if any has
-    numbers."""
+    """Return the comparison of the claim's verdict with the largest p, if any has numbers."""
     alike = [
         each
         for each in verdict.judged
@@ -114,8 +106,7 @@ def _weakest(verdict: Verdict) -> Judged | None:
 
 
 def _why(verdict: Verdict) -> tuple[str, str, str]:
-    """Return why there is this verdict, the claim's own numbers, and our tolerance for a printed
-    score."""
+    """Return why the verdict, the claim's numbers, and our tolerance for a printed score."""
     numbers = ", ".join(f"{number:,.7g}" for number in verdict.claim.printed)
     within = ", ".join(
         dict.fromkeys(f"{check.within:g}" for check in verdict.claim.checks if check.within)

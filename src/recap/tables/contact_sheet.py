@@ -30,8 +30,8 @@ TEXT_COLOR, GREY, BACKGROUND = (20, 20, 20), (110, 110, 110), (255, 255, 255)
 MARGIN = 24
 _FONT_SIZE, _LINE = 15, 20  # pixels: of letters, and from line to line
 
-# Of attention maps, in pixels: edge of a thumbnail, space between two, and blur, which softens the
-# edges of boxes.
+# Of attention maps, in pixels: edge of a thumbnail,
+# space between two, and blur, which softens the edges of boxes.
 _EDGE, _GAP, _BLUR = 132, 10, 5
 _PER_ROW = 10  # words per row
 _SHADE = 0.25  # brightness where the weight is 0
@@ -42,8 +42,7 @@ Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), c
 
 
 def colour_of(labels: Iterable[str]) -> dict[str, str]:
-    """Return the color of each label, in the order of the tables' rows, so that a row has one color
-    everywhere."""
+    """Return the color of each label, by the order of rows: a row has one color everywhere."""
     return {
         label: COLOURS[index % len(COLOURS)] for index, label in enumerate(dict.fromkeys(labels))
     }
@@ -136,9 +135,8 @@ class AttentionMap:
 
     label: str  #: of the model
     words: list[str]  #: of the caption, T
-    boxes: list[
-        Box
-    ]  #: of the N feature vectors: left, top, right, bottom as fractions of the image
+    #: of the N feature vectors: left, top, right, bottom as fractions of the image
+    boxes: list[Box]
     weights: list[list[float]]  #: [T, N], attention of each word over the boxes
 
 
@@ -165,9 +163,8 @@ def write_attention(
     """
     cards = []
     for image, attention in ((image, each) for image, models in maps.items() for each in models):
-        photo = source.open_rgb(files[image]).resize(
-            (_EDGE, _EDGE)
-        )  # a square, as the backbone's input
+        # a square, as the backbone's input
+        photo = source.open_rgb(files[image]).resize((_EDGE, _EDGE))
         cells = [
             below(
                 [
@@ -190,8 +187,7 @@ def write_attention(
 
 
 def shaded(image: Image, boxes: Sequence[Box], weights: Sequence[float]) -> Image:
-    """Darken an image where weights are low (where boxes overlap, by the larger one) and outline
-    the largest."""
+    """Darken an image where weights are low (largest of overlaps) and outline the top one."""
     top = max(weights) or 1.0
     pixels = [
         [round(x * edge) for x, edge in zip(box, (*image.size, *image.size), strict=True)]

@@ -1,5 +1,4 @@
-"""A table as LaTeX (booktabs), Markdown, HTML and CSV: templates that place and escape, and compute
-nothing."""
+"""A table as LaTeX (booktabs), Markdown, HTML and CSV, by templates that compute nothing."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
-    """Write ``<name>.{tex,csv,html,md}`` and ``<name>.paper.{tex,csv,html,md}``; equal statistics
-    give equal bytes.
+    """Write ``<name>.{tex,csv,html,md}`` and ``<name>.paper.{tex,csv,html,md}``;
+    equal statistics give equal bytes.
 
     ``statistics`` is what :func:`recap.statistics.compare.compare_table` made.
     """
@@ -41,9 +40,8 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
 
 def write_formats(begin: Path, table: TextTable, csv: str, *, name: str) -> list[Path]:
     """Write a table as ``<begin>.tex``, ``.csv``, ``.html`` and ``.md``, and return the paths."""
-    html = (
-        environment("html").get_template("table.html.j2").render(table=table)
-    )  # a fragment without other files
+    # a fragment without other files
+    html = environment("html").get_template("table.html.j2").render(table=table)
     texts = {"tex": latex_table(table, name), "csv": csv, "html": html, "md": markdown_table(table)}
     paths = {begin.with_name(f"{begin.name}.{ending}"): text for ending, text in texts.items()}
     for path, text in paths.items():
@@ -111,8 +109,7 @@ def markdown_text(text: str) -> str:
 
 
 def _aligned(lines: str) -> str:
-    """Return the lines of a table with equally wide columns: the first to the left, numbers to the
-    right."""
+    """Return a table's lines in columns: the first to the left, numbers to the right."""
     rows = [
         [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines.splitlines()
     ]
@@ -154,20 +151,14 @@ _MARKS = (
 )
 _ACCENTS = {pair[0]: pair[1] for pair in _MARKS.split()}
 
-_COLUMN, _PAGE_WIDTH = (
-    219.0,
-    455.0,
-)  # points: the narrowest column of two in use, and its page (ACL; CVPR 237, 497)
-_SIZES = (
-    8.0,
-    7.5,
-    7.0,
-    6.5,
-    6.0,
-)  # of numbers; spreads and printed numbers are three quarters as large
+# points: the narrowest column of two in use, and its page (ACL; CVPR 237, 497)
+_COLUMN = 219.0
+_PAGE_WIDTH = 455.0
+# of numbers; spreads and printed numbers are three quarters as large
+_SIZES = (8.0, 7.5, 7.0, 6.5, 6.0)
 _GAP, _WIDE_GAP = 4.0, 9.0  # between two columns: at least, and where there is room
-# Widths in Times, in thousandths of the size; other characters are as wide as a lower-case letter
-# on average.
+# Widths in Times, in thousandths of the size;
+# other characters are as wide as a lower-case letter on average.
 _WIDTHS = {
     **dict.fromkeys("ijltfrI .,:;'|[]/-", 290),
     **dict.fromkeys("mwMW%@", 790),
@@ -205,8 +196,7 @@ def _latex_char(char: str) -> str:
 
 
 def _latex_layout(table: TextTable) -> dict[str, Any]:
-    """Return what the template needs beside a table: environment, sizes in points, parts of a cell,
-    and floats."""
+    """Return what the template needs beside a table: environment, sizes, cells' parts, floats."""
     in_column = [("table", _COLUMN, size) for size in _SIZES[:3]] if table.style == "paper" else []
     choices = [*in_column, *(("table*", _PAGE_WIDTH, size) for size in _SIZES)]
     environment, width, size = next(

@@ -68,8 +68,7 @@ def table_frame(table: Table, statistics: Mapping[str, Any]) -> Frame:
     if expected != (made, statistics["columns"], statistics["baseline"]):
         raise RecapError(
             f"the statistics of table {statistics['table']!r} were made for other rows or columns; "
-            "delete the "
-            "statistics and run the workflow again"
+            "delete the statistics and run the workflow again"
         )
     rows = [
         {
@@ -100,11 +99,9 @@ def _cell(
         return None if value is None else round(info.scale * value, 9)  # 57, not 56.99999999999999
 
     cell = row["cells"][column] if ours else {"printed_percent": row["printed"].get(column)}
-    comparison, values, printed = (
-        cell.get("comparison") or {},
-        cell.get("values", {}),
-        cell["printed_percent"],
-    )
+    comparison = cell.get("comparison") or {}
+    values = cell.get("values", {})
+    printed = cell["printed_percent"]
     seeds = comparison.get("seeds_for_printed") or {}
     notes = _footnotes(row, column, cell, tested=bool(statistics["family"]["made"]))
     line = {
@@ -147,9 +144,8 @@ def _cell(
         "notes": notes,
     }
     for other in statistics["rows"] if part == "quoted" else []:
-        mean = (
-            other["cells"][column]["mean"] if other["as_printed"] else None
-        )  # other data or settings do not compare
+        # other data or settings do not compare
+        mean = other["cells"][column]["mean"] if other["as_printed"] else None
         difference = (
             None if mean is None or printed is None else round(info.scale * mean - printed, 9)
         )
@@ -160,8 +156,8 @@ def _cell(
 def _footnotes(
     row: Mapping[str, Any], column: str, cell: Mapping[str, Any], *, tested: bool
 ) -> dict[str, str]:
-    """Return why a cell lacks its mean, difference or p, and what is to say of the print: name of a
-    value -> text."""
+    """Return why a cell lacks its mean, difference or p,
+    and what is to say of the print: name of a value -> text."""
     name, reason, notes = heading(column), plain(cell.get("reason") or ""), dict[str, str]()
     not_run = "mean" in cell and cell["mean"] is None
     if reason or not_run:
@@ -194,8 +190,7 @@ def _not_run(part: str, row: Mapping[str, Any]) -> str | None:
 
 
 def _reasons(part: str, row: Mapping[str, Any], tested: list[Mapping[str, Any]]) -> str | None:
-    """Return, for the CSV, why numbers are missing, and where a row that is not trained here is
-    from."""
+    """Return for the CSV why numbers are missing, and where an untrained row is from."""
     reasons = [each.get("reason") for each in tested]
     if part == "outside":
         reasons.insert(0, f"{from_outside(row)}: {row['captions']}")
@@ -210,8 +205,7 @@ def _reasons(part: str, row: Mapping[str, Any], tested: list[Mapping[str, Any]])
 
 
 def _explained(units: list[str]) -> str:
-    """Return which tests explain a printed p: those that need a usual spread to give it for the
-    printed gain."""
+    """Return the tests that give a printed p for the printed gain at a usual spread."""
     if not units:
         return (
             f"No t-test over {', '.join(P_UNITS.values())} explains this printed p: each needs an "
@@ -227,8 +221,8 @@ def from_outside(row: Mapping[str, Any]) -> str:
 
 
 def _mark_best(cells: list[dict[str, Any]], column: str) -> None:
-    """Mark the best mean of a column, and what rounds to it, where two rows or more have one, of
-    two runs or more."""
+    """Mark the best mean of a column, and what rounds to it,
+    where two rows or more have one, of two runs or more."""
     info, scored = column_info(column), [cell for cell in cells if cell["mean"] is not None]
     rows = [cell for cell in scored if cell["part"] == "rows"]
     if column in RUN_COLUMNS or len(rows) < 2 or min(cell["n"] for cell in rows) < 2:

@@ -1,5 +1,4 @@
-"""The sentences of a result table: what marks mean, where numbers are from, and what the tests
-say."""
+"""The sentences of a result table: marks, origins of numbers, and what the tests say."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ NO_RUNS = (
 SEEDS_LINE = "seeds for the printed difference"
 SERVER = (
     "c5 and c40: scores of COCO's server on the 40,775 images of test2014, with 5 and with 40 "
-    "references; a row with "
-    "such scores says on which day the server gave them."
+    "references; a row with such scores says on which day the server gave them."
 )
 _MAIN = "CIDEr"  # whose differences to quoted rows are listed; the CSV has those of all columns
 # Fields of a signature that only the full table shows.
@@ -30,8 +28,8 @@ _IN_FULL = {"images", "split", "len", "lp", "recap"}
 
 
 def legend(frame: Frame, *, beside: bool) -> list[str]:
-    """Return what parentheses, bold and daggers mean, for the head; ``beside``: printed numbers are
-    in our cells."""
+    """Return what parentheses, bold and daggers mean, for the head;
+    ``beside``: printed numbers are in our cells."""
     statistics, cells = frame.statistics, frame.cells
     sentences = []
     if beside and any(
@@ -73,8 +71,7 @@ def scored_here(row: Statistics) -> str:
 
 
 def short_note(frame: Frame, names: Mapping[str, str]) -> str:
-    """Return one line on units, seeds, images and how scores were made, and which names are
-    short."""
+    """Return one line on units, seeds, images and how scores were made, and short names."""
     statistics = frame.statistics
     seeds = ", ".join(map(str, statistics["seeds"]))
     spread = f"One seed ({seeds}): no spread, and no difference is marked"
@@ -135,9 +132,8 @@ def full_notes(frame: Frame) -> Iterator[str]:
     if any(cell["seeds_for_printed"] for cell in frame.cells):
         yield (
             f"{SEEDS_LINE.capitalize()}: so many would tell a difference from "
-            f"{baseline_label(statistics)} of the "
-            f"printed size ({100 * POWER:.0f} % power; a rough estimate from the spread over "
-            "images and runs here)."
+            f"{baseline_label(statistics)} of the printed size ({100 * POWER:.0f} % power; a rough "
+            "estimate from the spread over images and runs here)."
         )
 
 
@@ -146,8 +142,7 @@ def _unscaled(statistics: Statistics) -> list[str]:
 
 
 def _on_printed(frame: Frame, statistics: Statistics) -> Iterator[str]:
-    """Yield what printed numbers were measured on, why there is no difference to them, and those to
-    quoted rows."""
+    """Yield the data of printed numbers, why no difference to them, and those to quoted rows."""
     rows = [
         row
         for row in statistics["rows"]
@@ -198,16 +193,13 @@ def _on_p(statistics: Statistics) -> str:
     if statistics["family"]["units"] == ["images"]:
         units = (
             f"{images}: with one seed, p generalizes over images only, not over training runs: "
-            "other runs may reverse "
-            "a difference."
+            "other runs may reverse a difference."
         )
     else:
         units = (
             f"{images}, generalizes over images for these training runs. Runs: Welch over the "
-            "runs, generalizes over "
-            "training runs for these images. Both: the largest p of these two and of the joint "
-            "test (min F'), which "
-            "takes images and runs as random."
+            "runs, generalizes over training runs for these images. Both: the largest p of these "
+            "two and of the joint test (min F'), which takes images and runs as random."
         )
     more = "Wilcoxon tests, intervals and effect sizes are in the CSV."
     return (
@@ -227,9 +219,8 @@ def _on_power(statistics: Statistics) -> str:
         )
         return (
             "With one seed no difference is marked. In this table two seeds would only find a "
-            "difference of about "
-            f"{two} standard deviations between runs, five seeds one of {five} ({100 * POWER:.0f} "
-            "% power, Welch)."
+            f"difference of about {two} standard deviations between runs, five seeds one of {five} "
+            f"({100 * POWER:.0f} % power, Welch)."
         )
     opening = "Two seeds mark only very large differences. " if seeds == 2 else ""
     if family["power"] is None:
@@ -245,6 +236,5 @@ def _on_power(statistics: Statistics) -> str:
         )
     return (
         f"{opening}To mark {shown} would take about {needed} seeds ({100 * POWER:.0f} % power; a "
-        "rough estimate from "
-        "the spread over images and runs seen here)."
+        "rough estimate from the spread over images and runs seen here)."
     )

@@ -1,5 +1,4 @@
-"""Sample captions of a table's rows beside the references: a random sample, and some with given
-phrases."""
+"""Sample captions of a table's rows with references: random, and with given phrases."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ _DARKER = 0.7  # of the color of a line, as text on white
 
 @dataclass(frozen=True)
 class RowCaption:
-    """A row's label, its caption of one image (first seed), and the caption's CIDEr in percent,
-    where it was scored."""
+    """A row's label, its caption of one image (first seed),
+    and the caption's CIDEr in percent, where it was scored."""
 
     label: str
     text: str
@@ -46,8 +45,8 @@ class RowCaption:
 
 @dataclass(frozen=True)
 class Sample:
-    """One image: its file, the captions of all rows, its references, and the phrase that it was
-    chosen for, if any."""
+    """One image: its file, the captions of all rows,
+    its references, and the phrase that it was chosen for, if any."""
 
     image_id: int
     file: str
@@ -96,8 +95,7 @@ def write_samples(
     out: Path,
     count: int,
 ) -> list[Sample]:
-    """Write ``<name>_captions.png`` (images, captions of every row, references) and the same text
-    as ``.md``."""
+    """Write ``<name>_captions.png`` (images, captions, references) and its text as ``.md``."""
     samples = choose_samples(name, table, seeds, corpus_path, scores_root, count)
     source = pictures_of(corpus_path, image_roots)
     photos = [sheet.read_photo(source, sample.file) for sample in samples]
@@ -133,8 +131,8 @@ def draw_samples(
 def choose_samples(
     name: str, table: Table, seeds: Sequence[int], corpus_path: Path, scores_root: Path, count: int
 ) -> list[Sample]:
-    """Take the table's images, draw ``count`` others and one for each phrase, and look up the
-    captions of every row."""
+    """Take the table's images, draw ``count`` others and one
+    for each phrase, and look up the captions of every row."""
     folders = {row.id: (row.label, row_runs(row, list(seeds))[0].path) for row in table.rows}
     folders |= {
         row.id: (f"{row.label} (from outside)", outside_path(table, name, row.id))
@@ -165,10 +163,8 @@ def choose_samples(
         (i, None) for i in dict.fromkeys([*named, *(ids[at] for at in drawn)])
     ]
     if table.examples:
-        random, captions = (
-            generator(seeds[0], "examples", name),
-            scored[table.examples.row].captions,
-        )
+        random = generator(seeds[0], "examples", name)
+        captions = scored[table.examples.row].captions
         for phrase in table.examples.phrases:
             words = re.compile(rf"\b{re.escape(phrase)}\b")
             saying = sorted(image_id for image_id, text in captions.items() if words.search(text))
@@ -193,8 +189,7 @@ def choose_samples(
 def _with_references(
     captions: Sequence[str], references: Mapping[int, Sequence[str]], table: str
 ) -> list[int]:
-    """Return the images that have one of the captions as a reference, in the order of the
-    captions."""
+    """Return the images that have one of the captions as a reference, in the captions' order."""
     if not captions:
         return []
     image_of = {

@@ -1,5 +1,5 @@
-"""Two styles of a table's frame: `full`, a block for each row with every test, and `paper`, one
-line for each row."""
+"""Two styles of a table's frame: `full`, a block for each row
+with every test, and `paper`, one line for each row."""
 
 from __future__ import annotations
 
@@ -122,8 +122,7 @@ def _paper_line(row: Mapping[str, Any]) -> Line:
 
 
 def paper_csv(table: TextTable) -> str:
-    """Return the numbers as they are shown: one line per row, with the name of each metric in
-    full."""
+    """Return the numbers as shown: one line per row, with the full name of each metric."""
     head = ["row", "source", "scale"]
     head += [
         f"{name}{part}" for _, name in table.columns for part in ("", " sd", " mark", " printed")
@@ -141,8 +140,8 @@ def paper_csv(table: TextTable) -> str:
 
 
 def full_table(frame: Frame) -> TextTable:
-    """Return a block for each row with a line for each kind of number: ours, printed, differences,
-    and every test."""
+    """Return a block for each row with a line for each kind of number:
+    ours, printed, differences, and every test."""
     names = [(heading(column), heading(column)) for column in frame.table.columns]
     table = TextTable(plain(frame.table.title), plain(frame.table.scale), names)
     table.blocks = [_block(row, frame.statistics["family"]["units"]) for row in frame.rows]
@@ -218,8 +217,7 @@ def _shown(cell: Mapping[str, Any], key: str) -> str:
 
 
 def _line_of_ours(row: Mapping[str, Any]) -> Line:
-    """Return the line of our means, with the number of runs where it is not the same in all
-    columns."""
+    """Return the line of our means, with the number of runs where columns differ."""
     cells = row["cells"]
     texts = [_ours(cell, note=cell["notes"].get("mean", "")) for cell in cells]
     counts = {cell["n"] for cell in cells if cell["n"]}

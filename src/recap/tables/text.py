@@ -50,8 +50,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One line: a cell per column, the texts of footnotes about the line, and where its numbers are
-    from."""
+    """One line: a cell per column, footnotes, and where its numbers are from."""
 
     label: str
     cells: Sequence[Cell]
@@ -69,9 +68,8 @@ def footnote_marks(lines: Iterable[Line]) -> dict[str, str]:
         for length in count(1)
         for letters in product(ascii_lowercase, repeat=length)
     )
-    return dict(
-        zip(dict.fromkeys(filter(None, texts)), marks, strict=False)
-    )  # a, b, ..., z, aa, ab, ...
+    # a, b, ..., z, aa, ab, ...
+    return dict(zip(dict.fromkeys(filter(None, texts)), marks, strict=False))
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from recap.runs.inputs import ReadsImages, batch_tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """B images and their captions, tokens [B, C, T + 1] (<bos>, words, <eos>); missing captions are
-    all padding.
+    """B images and their captions, tokens [B, C, T + 1] (<bos>, words, <eos>);
+    missing captions are all padding.
 
     The shard of a process that gets no image has no streams, and so has a batch of texts, each the
     caption of its id.
@@ -32,8 +32,7 @@ class Batch:
 
     @classmethod
     def of(cls, image_ids: list[int], images: Images, tokens: Tensor) -> Batch:
-        """Return a batch with its index, which is asked on the CPU, so that no step waits for
-        it."""
+        """Return a batch with its index, asked on the CPU, so that no step waits for it."""
         return cls(image_ids, images, tokens, PackedIndex(tokens[..., 1:] != PAD))
 
     def to(self, device: torch.device) -> Batch:
@@ -53,15 +52,13 @@ class CaptionBatches:
     """Reads captions and, where there are any, features."""
 
     features: ReadsImages | None
-    captions: Mapping[
-        int, list[list[int]]
-    ]  # image id -> token ids of each, without <bos> and <eos>
+    # image id -> token ids of each, without <bos> and <eos>
+    captions: Mapping[int, list[list[int]]]
     images_per_batch: int
     seed: int  # of the shuffling
     label: str = "order"  # of the shuffling, beside the seed
-    pin: bool = (
-        False  # the thread that reads batches pins their tensors, so that `to` a GPU does not wait
-    )
+    # the thread that reads batches pins their tensors, so that `to` a GPU does not wait
+    pin: bool = False
 
     def __post_init__(self) -> None:
         self.captions = self._captions = CaptionIds.of(self.captions)
@@ -74,8 +71,8 @@ class CaptionBatches:
         )
 
     def cut(self, steps: int, *, one_batch: bool) -> None:
-        """Have one epoch of so many batches: the first of all epochs in their order, or the first
-        again and again."""
+        """Have one epoch of so many batches:
+        the first of all epochs in their order, or the first again and again."""
         epochs = range(-(-steps // len(self)))
         self._cut = (
             [self.order(0)[0]] * steps

@@ -1,5 +1,5 @@
-"""Data-parallel training over processes that torchrun started: ``torchrun --nproc-per-node 2 -m
-recap train ...``.
+"""Data-parallel training over processes that torchrun started:
+``torchrun --nproc-per-node 2 -m recap train ...``.
 
 Each process takes its shard of every global batch. Losses are means over the tokens of the global
 batch, so without dropout the numbers are those of one process; with dropout each process draws its
@@ -70,8 +70,7 @@ class Group:
             parameter.grad = piece.view_as(parameter)
 
     def random_states(self) -> dict[str, Tensor]:
-        """Return the random states of all processes, [size, bytes], of their CPU and of a GPU that
-        they use."""
+        """Return the random states of all processes, [size, bytes], of CPU and used GPU."""
         states = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.device)

@@ -73,9 +73,8 @@ def pretrain_language_model(
     trained = len(ids) - spec.validation_texts
     log.info(
         f"{NAME}: {trained} training and {spec.validation_texts} validation texts of {texts.read} "
-        "that were read; "
-        f"{texts.in_corpus} were left out because the data set has them, duplicates and empty "
-        "ones, too"
+        f"that were read; {texts.in_corpus} were left out because the data set has them, "
+        "duplicates and empty ones, too"
     )
     torch.manual_seed(derived_seed(spec.seed, "weights"))
     sizes = spec.model_dump(

@@ -1,5 +1,5 @@
-"""The training loop: one plain loop for captioners and language models that resumes bit for bit
-after a kill."""
+"""The training loop: one plain loop for captioners
+and language models that resumes bit for bit after a kill."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and nu
 
 
 class Metric(NamedTuple):
-    """What a validation measures: its name, its column of the history, and -1 where lower is
-    better."""
+    """What a validation measures: name, column of the history, -1 where lower is better."""
 
     name: str
     column: str
@@ -123,19 +122,16 @@ class OptimizerStep:
         }
         if self.group.size == 1:
             return numbers
-        if (
-            self._logged is None
-        ):  # the main process has images in every batch, so it knows all names
+        # the main process has images in every batch, so it knows all names
+        if self._logged is None:
             self._logged = self.group.of_main(list(numbers))
         means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
         return dict(zip(self._logged, means, strict=True))
 
     def _gradients(self, batch: Batch, epoch: int) -> tuple[Logged, Tensor, float]:
-        """Leave the batch's gradients; return what is logged, the loss, and what this process's
-        shard weighs."""
-        self.optimizer.zero_grad(
-            set_to_none=True
-        )  # before the graphs of a compiled pass write over gradients
+        """Leave the batch's gradients; return what is logged, the loss, this shard's weight."""
+        # before the graphs of a compiled pass write over gradients
+        self.optimizer.zero_grad(set_to_none=True)
         if not batch.image_ids:  # a shard without images weighs nothing
             nothing = torch.zeros((), device=self.group.device)
             self.group.all_reduce_sum(0, 0)
@@ -144,9 +140,8 @@ class OptimizerStep:
             logged = self.objective(batch.to(self.group.device), epoch)
         num_tokens, num_added = self.group.all_reduce_sum(logged.num_tokens, logged.num_added)
         weight = logged.num_tokens / num_tokens
-        loss = (
-            logged.loss * weight
-        )  # the mean over the tokens of all processes; one alone multiplies by 1
+        # the mean over the tokens of all processes; one alone multiplies by 1
+        loss = logged.loss * weight
         if logged.added is not None:
             loss = loss + logged.added * (logged.num_added / num_added)
         loss.backward()
@@ -155,8 +150,7 @@ class OptimizerStep:
     def _lost(self, reason: str, images: list[int]) -> TrainingError:
         return TrainingError(
             f"{reason} (images {', '.join(map(str, images))}), and the step is not taken; lower "
-            "the learning rate (now "
-            f"{self.rate:.3g}) or clip the gradient"
+            f"the learning rate (now {self.rate:.3g}) or clip the gradient"
         )
 
 
@@ -168,9 +162,8 @@ class Training:
     state: Path  # folder of the state and of the best weights
     batches: CaptionBatches
     validate: Callable[[], float]  # returns this process's part of the validation's metric
-    identity: dict[
-        str, Any
-    ]  # settings, inputs, source: all that a training depends on, as plain values
+    # settings, inputs, source: all that a training depends on, as plain values
+    identity: dict[str, Any]
     name: str
     metric: Metric = CIDER_D
     checkpoint_minutes: float = 5.0
@@ -191,8 +184,8 @@ class Training:
         return self.state / BEST
 
     def run(self) -> Counters:
-        """Train to the end, continuing a killed run of the same training if there is one, and
-        return the counters."""
+        """Train to the end, continuing a killed run
+        of the same training if there is one, and return the counters."""
         self._resume()
         self._since = time.monotonic()
         warn_of_short_training(
@@ -221,16 +214,14 @@ class Training:
             ):
                 log.warning(
                     f"{self.name}: all validations gave {self.metric.name} {score:.4f} and could "
-                    "choose no epoch, so "
-                    "the last one is kept"
+                    "choose no epoch, so the last one is kept"
                 )
                 self._keep(score, epoch)
                 self._save()
         return progress
 
     def _epoch(self) -> None:
-        """Train what is left of an epoch; validate if it is time, keep the best weights, write
-        history, save."""
+        """Train the rest of an epoch; validate when due, keep the best, write history, save."""
         progress, epochs, done = self.progress, self.stage.epochs, self.progress.epoch + 1
         todo = [
             self.group.shard(images)
@@ -297,8 +288,7 @@ class Training:
         except NonFiniteLogits as error:
             raise TrainingError(
                 f"{self.name}: {error} after step {self.progress.step}; lower the learning rate "
-                "(now "
-                f"{self.step.rate:.3g}) or clip the gradient"
+                f"(now {self.step.rate:.3g}) or clip the gradient"
             ) from error
         except BaseException:
             if self._stop.received is None:
@@ -335,8 +325,7 @@ class Training:
         return self.progress.seconds
 
     def _save(self, random_states: dict[str, Tensor] | None = None) -> None:
-        """Save the full state; with the random states of all processes at hand, without a word to
-        the others."""
+        """Save the full state; with all random states at hand, without the other processes."""
         self._seconds()
         states = self.group.random_states() if random_states is None else random_states
         if self.group.is_main:
@@ -354,8 +343,8 @@ class Training:
             self.group.barrier()
 
     def _resume(self) -> None:
-        """Continue from the state that this very training left, or one that had fewer epochs where
-        these do not matter.
+        """Continue from the state that this very training left,
+        or one that had fewer epochs where these do not matter.
 
         The state of another training is set aside with its best weights, or refused if `keep_state`
         says so.
@@ -370,8 +359,7 @@ class Training:
             if self.keep_state:
                 raise TrainingError(
                     f"{path}: the state of another training ({reason}), and keep_state refuses to "
-                    "start over; undo "
-                    "what differs, or move the folder away"
+                    "start over; undo what differs, or move the folder away"
                 )
             self.group.barrier()  # until all processes have read it
             if self.group.is_main:
@@ -380,8 +368,7 @@ class Training:
                         (self.state / name).replace(self.state / f"previous.{name}")
                 log.warning(
                     f"{path}: the state of another training ({reason}), which starts over; the old "
-                    "state is kept as "
-                    f"previous.{STATE} until the next one is"
+                    f"state is kept as previous.{STATE} until the next one is"
                 )
             return
         torch.set_rng_state(saved["random"]["cpu"][self.group.rank].clone())
@@ -405,9 +392,8 @@ def load_state(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        with zipfile.ZipFile(
-            path
-        ) as file:  # its members carry a CRC each, at which torch does not look
+        # its members carry a CRC each, at which torch does not look
+        with zipfile.ZipFile(path) as file:
             member = file.testzip()
         if member is not None:
             raise zipfile.BadZipFile(f"bad CRC-32 of {member}")

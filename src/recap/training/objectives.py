@@ -1,5 +1,4 @@
-"""The losses of a training: cross-entropy of reference captions, and self-critical sequence
-training."""
+"""The losses of a training: cross-entropy, and self-critical sequence training."""
 
 from __future__ import annotations
 
@@ -59,8 +58,8 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) ->
 
 @fixed_weights()
 def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float) -> Tensor:
-    """Replace tokens of captions [B, C, T], each with probability `rate`, by draws from the model
-    (scheduled sampling).
+    """Replace tokens of captions [B, C, T], each with probability `rate`,
+    by draws from the model (scheduled sampling).
 
     Token t is drawn after the tokens before it, replaced ones among them; the loss is taken in one
     teacher-forced pass over all. Released code draws on the way, so that a token is drawn under the
@@ -81,8 +80,8 @@ def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float
 
 
 def truncated_to_words(tokens: Tensor, begins_word: Tensor) -> Tensor:
-    """Cut captions [B, C, T + 1] of byte pairs to as many tokens as the one with the most words
-    would have as words.
+    """Cut captions [B, C, T + 1] of byte pairs to as many tokens
+    as the one with the most words would have as words.
 
     `begins_word` [V] is True for pieces that begin a word after the first.
     """
@@ -100,11 +99,9 @@ class CrossEntropyObjective:
     def __init__(
         self, model: Captioner, stage: CrossEntropy, vocabulary: AnyVocabulary | None = None
     ) -> None:
-        self.model, self.smoothing, self.sampling = (
-            model,
-            stage.label_smoothing,
-            stage.scheduled_sampling,
-        )
+        self.model = model
+        self.smoothing = stage.label_smoothing
+        self.sampling = stage.scheduled_sampling
         begins = getattr(vocabulary, "begins_word", None) if stage.truncate_to_words else None
         if stage.truncate_to_words and begins is None:
             raise ConfigError(
@@ -133,8 +130,8 @@ class CrossEntropyObjective:
 
 @torch.no_grad()
 def policy_numbers(log_probabilities: Tensor, tokens: Tensor) -> dict[str, float | Tensor]:
-    """Return means per token, in nats: the log-probability of tokens [R] and the entropy of their
-    distributions [R, V].
+    """Return means per token, in nats: the log-probability
+    of tokens [R] and the entropy of their distributions [R, V].
 
     A log-probability of samples that keeps falling, or an entropy that runs to 0, comes hundreds of
     steps before the reward breaks down.
@@ -164,8 +161,7 @@ def advantages(rewards: Tensor, baseline: Tensor | None, *, own: bool = False) -
 def policy_loss(
     log_probabilities: Tensor, index: PackedIndex, advantage: Tensor, count: int
 ) -> Tensor:
-    """Sum over the tokens of the index of -advantage [B, S] * log-probability [B, S, T], divided by
-    a count."""
+    """Sum over the index of -advantage [B, S] * log-probability [B, S, T], over a count."""
     weighted = -(advantage[..., None] * log_probabilities)
     return index.pack(weighted).sum() / count
 
@@ -180,8 +176,8 @@ def of_tokens(policy: Tensor, sampled: Tensor, index: PackedIndex) -> Tensor:
 
 
 class SelfCriticalObjective:
-    """Self-critical sequence training (Rennie et al. 2017), the second stage: REINFORCE on sampled
-    captions' CIDEr-D.
+    """Self-critical sequence training (Rennie et al. 2017),
+    the second stage: REINFORCE on sampled captions' CIDEr-D.
 
     Captions are drawn without a graph and with caches, then scored in one teacher-forced pass that
     has the gradient. Both passes run without dropout, so that the gradient is that of the policy
@@ -217,9 +213,8 @@ class SelfCriticalObjective:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
         stage, model = self.stage, self.model
         model.train(stage.dropout)
-        memory = model.encode(
-            batch.images
-        )  # once: what is scored saw the image as what was drawn did
+        # once: what is scored saw the image as what was drawn did
+        memory = model.encode(batch.images)
         model.eval()
         with fixed_weights():
             sampled, greedy = self.draw(memory)  # [B, S, T]
@@ -269,8 +264,8 @@ class SelfCriticalObjective:
         return rewards.mean(1)
 
     def draw(self, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Draw S captions per image, [B, S, T], T the longest, and the greedy one [B, 1,
-        max_length] if it is used."""
+        """Draw S captions per image, [B, S, T], T the longest,
+        and the greedy one [B, 1, max_length] if it is used."""
         greedy, samples = self.stage.baseline == "greedy", self.stage.samples
         if self.stage.sampling == "beam":
             tokens, best = self.search(memory, samples), self.search(memory, 1) if greedy else None
@@ -317,8 +312,8 @@ class SelfCriticalObjective:
         return rewards.unflatten(0, tuple(tokens.shape[:2]))
 
     def policy(self, memory: Memory, sampled: Tensor, index: PackedIndex) -> Tensor:
-        """Log-probabilities [R, V] of what may stand at each of R sampled tokens, whose positions
-        are the index."""
+        """Log-probabilities [R, V] of what may stand at each
+        of R sampled tokens, whose positions are the index."""
         start = torch.full_like(sampled[..., :1], BOS)
         inputs = torch.cat([start, sampled[..., :-1]], -1)
         hidden = self.model.decode_words(inputs, index, memory)

@@ -16,9 +16,8 @@ from recap.settings.recipes import Schedule, Stage
 
 # part of the best score by which a score must be above it to end a plateau, as torch's `threshold`
 BETTER = 1e-4
-TRUSTED_LENGTH = (
-    5.0  # of the average behind RAdam's second moment, rho_t: the update is rectified above it
-)
+# of the average behind RAdam's second moment, rho_t: the update is rectified above it
+TRUSTED_LENGTH = 5.0
 OUTWEIGHS = 2.0**60  # E of `RAdam`: a power of two, so that the quotient has the bits of m
 
 
@@ -30,8 +29,9 @@ def learning_rate(
     noam:     factor * D^-0.5 * min(step^-0.5, step * warmup^-1.5)   (Vaswani et al. 2017, Eq. 3)
     step:     learning_rate * factor^(epoch // step_size)
     plateau:  learning_rate * factor^lr_drops
-    step_then_plateau: learning_rate * factor^(min(epoch, plateau_from - 1) // step_size) *
-    plateau_factor^lr_drops
+    step_then_plateau:
+              learning_rate * factor^(min(epoch, plateau_from - 1) // step_size)
+              * plateau_factor^lr_drops
     cosine:   learning_rate * (1 + cos(pi * (step - 1) / steps)) / 2
     table:    the entry of the last epoch that is not after this one
     constant: learning_rate
@@ -60,8 +60,7 @@ def learning_rate(
 
 
 def plateaus(schedule: Schedule, scores: Iterable[tuple[int, float]]) -> int:
-    """Return how many plateaus were met, as torch's ReduceLROnPlateau counts, by epoch (from 1) and
-    validation."""
+    """Return plateaus met, as torch's ReduceLROnPlateau counts, by epoch (from 1) and score."""
     if schedule.kind != "plateau" and schedule.kind != "step_then_plateau":
         return 0
     # Epochs of the step decay do not count.
@@ -92,17 +91,18 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
 
 
 class RAdam(torch.optim.Adam):
-    """Rectified Adam (Liu et al. 2020), equal to torch's up to rounding, in one pass over weights
-    and moments.
+    """Rectified Adam (Liu et al. 2020), equal to torch's up to rounding,
+    in one pass over weights and moments.
 
     A step of RAdam is one of Adam with another rate and epsilon. With bias corrections c1, c2 of
     the moments m, v and the rectification r:
 
         RAdam, once v is trusted    lr r (m / c1) sqrt(c2) / (sqrt(v) + eps)
         before (the first steps)    lr (m / c1)
-        Adam                        lr' (m / c1) / (sqrt(v / c2) + eps')    lr' = lr r,  eps' = eps / sqrt(c2)
-                                                                            or lr' = lr E,  eps' =
-                                                                            E, which outweighs v
+        Adam                        lr' (m / c1) / (sqrt(v / c2) + eps')
+
+    They are equal with lr' = lr r and eps' = eps / sqrt(c2), once v is trusted, and before that
+    with lr' = lr E and eps' = E, which outweighs v.
 
     torch's RAdam makes about ten passes. The state dict holds each group's `steps`.
     """
@@ -141,16 +141,16 @@ def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> Tensor:
             [parameter.grad for parameter in parameters if parameter.grad is not None]
         )
     if stage.clip_value is not None:
-        # On a CPU one pass over a gradient, where `foreach` takes two; on a GPU few launches, of
-        # many tensors each.
+        # On a CPU one pass over a gradient, where `foreach` takes two;
+        # on a GPU few launches, of many tensors each.
         on_cpu = all(parameter.device.type == "cpu" for parameter in parameters)
         nn.utils.clip_grad_value_(parameters, stage.clip_value, foreach=False if on_cpu else None)
     return norm
 
 
 class WeightAverage:
-    """An exponential moving average of parameters: smoother than the last step, and better on
-    little data.
+    """An exponential moving average of parameters:
+    smoother than the last step, and better on little data.
 
     After step t: average = d * average + (1 - d) * weights, with d = min(decay, (1 + t) / (10 +
     t)).

@@ -55,7 +55,7 @@ PRECISION = "precision.json"  # in the state folder: what `auto` was decided to 
 SAVING_SECONDS = 60.0  # what the training of a workflow that was killed may take to save its state
 
 
-def train(
+def train(  # noqa: C901
     *,
     spec: RunSpec,
     execution: Execution,
@@ -68,8 +68,8 @@ def train(
     init: Path | None,  # a run folder whose weights are the start (scst: the xe run)
     weights: Path | None = None,  # pretrained weights of a part of the model
 ) -> list[int] | None:
-    """Train one stage and write `config.yaml`, `model.safetensors`, `history.csv` and
-    `training.json` into `out`.
+    """Train one stage and write `config.yaml`, `model.safetensors`,
+    `history.csv` and `training.json` into `out`.
 
     A training that the execution cuts short starts anew, validates few images, and its
     `config.yaml` says that it was short; images that it has seen or was validated with are
@@ -96,11 +96,9 @@ def train(
         weights = (
             None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
         )
-        words, sources, chosen = (
-            load_vocabulary(vocabulary),
-            FeatureSources(features),
-            read_subset(subset),
-        )
+        words = load_vocabulary(vocabulary)
+        sources = FeatureSources(features)
+        chosen = read_subset(subset)
         if group.is_main:  # one of several processes says it
             check_vectors(spec.model_settings, features[0])
             if init is not None:
@@ -116,9 +114,8 @@ def train(
             "features_made_by": sources.made_by,
             "init_sha256": sha256_file(init / "model.safetensors") if init else None,
         }
-        if (
-            weights is not None
-        ):  # named only where there are some, so that finished runs of other models stay valid
+        # named only where there are some, so that finished runs of other models stay valid
+        if weights is not None:
             hashes["weights_sha256"] = sha256_file(weights)
         del table, chosen  # the training needs their memory
 
@@ -161,10 +158,8 @@ def train(
 
         # All that the weights depend on. Whoever started torchrun by hand may have asked for other
         # processes than the spec has; without fast paths dropout draws other random numbers.
-        source, settings = (
-            job_code(TRAINING, spec.model_settings.kind),
-            spec.model_dump(mode="json"),
-        )
+        source = job_code(TRAINING, spec.model_settings.kind)
+        settings = spec.model_dump(mode="json")
         if group.size > 1:
             settings["processes"] = group.size
         if not fast():
@@ -203,9 +198,8 @@ def train(
             if counters.best_epoch == 0:  # self-critical training can break a model
                 log.warning(
                     f"{name}: no epoch was better than the weights it began with (validation "
-                    "CIDEr-D "
-                    f"{counters.best:.4f}), so these are its result; lower the learning rate, or "
-                    "try other samples"
+                    f"CIDEr-D {counters.best:.4f}), so these are its result; lower the learning "
+                    "rate, or try other samples"
                 )
             write_run(
                 out,
@@ -235,8 +229,8 @@ def with_stage(spec: RunSpec, **changes: Any) -> RunSpec:
 
 
 def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
-    """Return the spec with a precision that is known: that of the first of several processes, and
-    of a saved state."""
+    """Return the spec with a precision that is known:
+    that of the first of several processes, and of a saved state."""
     if spec.stage_settings.precision != "auto":
         return spec
     chosen = "auto"
@@ -264,8 +258,8 @@ def validator(
     group: Group,
     name: str,
 ) -> Callable[[], float]:
-    """Return a function that decodes this process's validation images: their CIDEr-D over the count
-    of all images."""
+    """Return a function that decodes this process's validation images:
+    their CIDEr-D over the count of all images."""
     if len(references) == 1:
         log.warning(
             f"{name}: CIDEr-D of one validation image is always 0 and can choose no epoch; give "

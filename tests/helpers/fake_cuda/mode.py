@@ -1,5 +1,5 @@
-"""Torch's dispatch with a GPU that computes nothing: notes what waits for it, and what its process
-says to others.
+"""Torch's dispatch with a GPU that computes nothing:
+notes what waits for it, and what its process says to others.
 
 Tensors on the CPU are real and computed as ever; those on the GPU are torch's fake tensors, with a
 shape, a type and a device. What depends on their numbers is invented here, and noted as a wait with
@@ -29,9 +29,8 @@ COPIES = ("_to_copy", "copy_")
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "conv2d", "linear", "matmul")
 WORD = 3  # a token that ends no caption
 NUMBER = 2  # tokens of the longest caption, where one is read
-FAKE = FakeTensorMode(
-    allow_non_fake_inputs=True
-)  # one, because tensors that are kept pass between scenes
+# one, because tensors that are kept pass between scenes
+FAKE = FakeTensorMode(allow_non_fake_inputs=True)
 
 
 class OnAnotherDevice(Exception):
@@ -40,8 +39,8 @@ class OnAnotherDevice(Exception):
 
 @dataclass
 class Played:
-    """What happened: waits and the beginnings of backward passes in order, types of products, and
-    collectives."""
+    """What happened: waits and the beginnings of backward passes
+    in order, types of products, and collectives."""
 
     events: list[dict] = field(default_factory=list)
     products: dict[str, int] = field(default_factory=dict)
@@ -107,9 +106,8 @@ class PlayedGpu(TorchDispatchMode):
         return filled(tensor.shape, lambda: self._answer(tensor.dtype))
 
     def _answer(self, dtype):
-        if (
-            dtype == torch.bool
-        ):  # of each two flags the first is False: no NaN; every second time an image leaves
+        # of each two flags the first is False: no NaN; every second time an image leaves
+        if dtype == torch.bool:
             self._flags += 1
             return self._flags % 4 == 0
         return 1.0 if dtype.is_floating_point else WORD
@@ -121,8 +119,8 @@ class PlayedGpu(TorchDispatchMode):
         return 1.0 if tensor.is_floating_point() else NUMBER
 
     def _copied(self, func, args, kwargs):
-        """Copy: to the CPU this is a wait, and from it too, but for pinned memory that is not
-        waited for."""
+        """Copy: to the CPU this is a wait, and from it too,
+        but for pinned memory that is not waited for."""
         to_gpu = torch.device(kwargs.get("device") or args[0].device).type == "cuda"
         source = args[1] if len(args) > 1 else args[0]  # `copy_` has a target before it
         kind = kwargs.get("dtype") or source.dtype
@@ -176,8 +174,8 @@ def is_mask(index):
 
 
 def rows_left(mask):
-    """All but one: of the images of a batch one leaves at a time, which is what indexing by their
-    mask gives."""
+    """All but one: of the images of a batch one leaves at a time,
+    which is what indexing by their mask gives."""
     return mask.numel() - 1
 
 
@@ -222,8 +220,8 @@ def playing():
         return copy
 
     changes = [
-        # Fake tensors have address 0, by which products of one loop would be taken for those of one
-        # weight.
+        # Fake tensors have address 0, by which products
+        # of one loop would be taken for those of one weight.
         (
             Tensor,
             "data_ptr",
@@ -277,8 +275,8 @@ def gathered(gpu):
 
 
 def moved(gpu):
-    """Return what stands for `nn.Module._apply`, which cannot exchange real parameters for fake
-    ones."""
+    """Return what stands for `nn.Module._apply`,
+    which cannot exchange real parameters for fake ones."""
 
     def apply(module, change, recurse=True):
         gpu.moving, made = True, {}  # one that two modules share stays one

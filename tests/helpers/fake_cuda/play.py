@@ -1,5 +1,5 @@
-"""Plays trainings, searches and extractions on a GPU that computes nothing, and writes down what
-happened.
+"""Plays trainings, searches and extractions on a GPU
+that computes nothing, and writes down what happened.
 
 Run in a process of its own with the guard preloaded. Argument: the file to write, JSON: name of a
 scene -> `Played`.
@@ -130,8 +130,8 @@ def grid(backbone):
 
 
 def of_two_processes(rank):
-    """Train one epoch as one of two processes, validate and save; the second has no image in the
-    last batch.
+    """Train one epoch as one of two processes, validate and save;
+    the second has no image in the last batch.
 
     Neither knows what the other says, so that none may save when its own clock says so.
     """

@@ -1,5 +1,5 @@
-"""A paper of a user's own, in the form of `recap.papers`; RECAP_PLUGINS names it, and nothing else
-is touched.
+"""A paper of a user's own, in the form of `recap.papers`;
+RECAP_PLUGINS names it, and nothing else is touched.
 
 `model` is the architecture, `figures` and `metrics` are what its table shows. All three are
 imported on first use.

@@ -1,5 +1,5 @@
-"""A toy captioner of cells, and of regions with their boxes: h_t = tanh(e_t + mean(e_1 .. e_t) +
-image)."""
+"""A toy captioner of cells, and of regions with their boxes:
+h_t = tanh(e_t + mean(e_1 .. e_t) + image)."""
 
 from __future__ import annotations
 
@@ -51,13 +51,10 @@ class ToyFusion(Captioner[GlobalMemory, ToyState]):
         """Images -> projected cells, and the sum of both means."""
         grid, region = (images[name] for name in STREAMS)
         assert region.boxes is not None and region.sizes is not None
-        boxes = (
-            region.boxes / region.sizes.repeat(1, 2)[:, None]
-        )  # [B, N, 4], fractions of the image
-        cells, regions = (
-            self.cells(grid.values),
-            self.regions(torch.cat([region.values, boxes], -1)),
-        )
+        # [B, N, 4], fractions of the image
+        boxes = region.boxes / region.sizes.repeat(1, 2)[:, None]
+        cells = self.cells(grid.values)
+        regions = self.regions(torch.cat([region.values, boxes], -1))
         return GlobalMemory(
             cells, grid.mask, masked_mean(cells, grid.mask) + masked_mean(regions, region.mask)
         )

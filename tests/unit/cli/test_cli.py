@@ -134,8 +134,8 @@ def test_a_spec_that_is_empty_or_nonsense_is_one_sentence(capsys, tmp_path, name
 
 @cache
 def complete_specs():
-    """Return every spec of a run that the parameters of this repository can ask for, as the
-    workflow passes it."""
+    """Return every spec of a run that the parameters
+    of this repository can ask for, as the workflow passes it."""
     specs = []
     for params in (ROOT / "params", ROOT / "tests" / "workflow" / "params"):
         models, recipes = (
@@ -279,7 +279,9 @@ def test_a_command_without_a_body_gives_its_function_the_options_that_it_takes(e
 
 
 STEPS = re.findall(
-    r"run-step (\S+)(.*?)(?:\n\n|\n\t)", "\n".join(file.read_text() for file in RULES), re.DOTALL
+    r'run-step ([^\s"]+)(.*?)(?:\n\n|\n\t)',
+    "\n".join(file.read_text() for file in RULES),
+    re.DOTALL,
 )
 
 

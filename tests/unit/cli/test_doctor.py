@@ -1,5 +1,5 @@
-"""What is found on a machine is told with its version, what is not with what is lost and how to get
-it."""
+"""What is found on a machine is told with its version,
+what is not with what is lost and how to get it."""
 
 from importlib.metadata import version
 from pathlib import Path

@@ -61,9 +61,8 @@ def test_a_wait_ends_in_one_sentence(tmp_path):
     assert time.monotonic() - start < 5
     holder.kill()
     holder.wait()
-    with exclusive(
-        tmp_path / "lock", wait_seconds=0, what="the folder"
-    ):  # a lock dies with its process
+    # a lock dies with its process
+    with exclusive(tmp_path / "lock", wait_seconds=0, what="the folder"):
         pass
 
 

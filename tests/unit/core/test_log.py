@@ -1,5 +1,5 @@
-"""Messages: plain lines for a person, lines with times in a file, progress, and nothing printed by
-a library call."""
+"""Messages: plain lines for a person, lines with times in a file,
+progress, and nothing printed by a library call."""
 
 import re
 import sys

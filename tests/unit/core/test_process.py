@@ -1,5 +1,5 @@
-"""A process: one job per GPU (names without devices), signals, and jobs that end with their
-workflow."""
+"""A process: one job per GPU (names without devices),
+signals, and jobs that end with their workflow."""
 
 import os
 import signal

@@ -122,8 +122,8 @@ def test_without_an_annotation_a_seed_draws_the_split(tmp_path):
         build(inputs, tmp_path / str(number), annotations=None, split_seed=seed)
         for number, seed in enumerate([0, 0, 1])
     ]
-    # 11 studies have findings and two pictures: 8 to train (7.7 rounded up), 2 to validate, the
-    # rest to test.
+    # 11 studies have findings and two pictures:
+    # 8 to train (7.7 rounded up), 2 to validate, the rest to test.
     assert [len(corpora[0].image_ids(split)) for split in ("train", "val", "test")] == [8, 2, 1]
     assert corpora[0].split_hash == corpora[1].split_hash != corpora[2].split_hash
     assert corpora[0].views()[12] == [f"{name}.png" for name in names(12)[:2]]

@@ -1,5 +1,5 @@
-"""Reference captions for scoring: from a folder, the user's cache or known addresses, without
-pictures."""
+"""Reference captions for scoring: from a folder,
+the user's cache or known addresses, without pictures."""
 
 import json
 import shutil

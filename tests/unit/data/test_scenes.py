@@ -1,5 +1,5 @@
-"""The built-in data set: same bytes, no scene twice, and captions that are true of the painted
-boxes."""
+"""The built-in data set: same bytes, no scene twice,
+and captions that are true of the painted boxes."""
 
 import hashlib
 import itertools
@@ -63,7 +63,7 @@ def test_test_pictures_do_not_depend_on_the_number_of_training_pictures(built, t
     ).read(file)
 
 
-def test_no_two_pictures_share_a_description_and_what_lies_left_of_another_does_not_lie_above_it_as_well():
+def test_no_two_pictures_share_a_description_and_nothing_lies_both_left_of_and_above_another():
     scenes = list(distinct_scenes(2000, 5, 0))
     assert len({scene.description for scene in scenes}) == 2000
     for scene in scenes:
@@ -125,12 +125,11 @@ def test_arrangements_are_those_of_the_boxes(records):
         middles = [
             [(t["box"][axis] + t["box"][axis + 2]) / 224 for axis in (0, 1)] for t in groups[0]
         ]
-        (x, y), spread = (
-            middles[0],
-            [max(m[axis] for m in middles) - min(m[axis] for m in middles) for axis in (0, 1)],
-        )
+        x, y = middles[0]
+        spread = [max(m[axis] for m in middles) - min(m[axis] for m in middles) for axis in (0, 1)]
         for words, true in {
-            "left": x < 0.4, "right": x > 0.6, "top": y < 0.4, "bottom": y > 0.6, "row": spread[1] < 0.05,
-            "centre": max(abs(x - 0.5), abs(y - 0.5)) < 0.1, "column": spread[0] < 0.05, "scattered": min(spread) > 0.1,
+            "left": x < 0.4, "right": x > 0.6, "top": y < 0.4, "bottom": y > 0.6,
+            "centre": max(abs(x - 0.5), abs(y - 0.5)) < 0.1,
+            "row": spread[1] < 0.05, "column": spread[0] < 0.05, "scattered": min(spread) > 0.1,
         }.items():  # fmt: skip
             assert true or words not in arrangement, record

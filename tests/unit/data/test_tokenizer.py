@@ -25,10 +25,11 @@ pytestmark = pytest.mark.seconds
         ("நாய் ஓடுகிறது.", ["நாய்", "ஓடுகிறது"]),
         ("สุนัข วิ่ง", ["สุนัข", "วิ่ง"]),
         ("كِتَابٌ كَبِير", ["كِتَابٌ", "كَبِير"]),
+        # a joiner in a word
         (
             "\u0dc1\u0dca\u200d\u0dbb\u0dd3 \u0dbd\u0d82\u0d9a\u0dcf",
             ["\u0dc1\u0dca\u0dbb\u0dd3", "\u0dbd\u0d82\u0d9a\u0dcf"],
-        ),  # a joiner in a word
+        ),
         ("\u0130stanbul", ["i\u0307stanbul"]),
         ("two \u2764\ufe0f 1\ufe0f\u20e3 \u0301 dogs", ["two", "1", "dogs"]),
         (" .!? \U0001f525", []),

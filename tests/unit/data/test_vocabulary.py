@@ -125,8 +125,8 @@ def test_any_words_come_back(pairs, words):
 
 
 def test_the_length_is_counted_in_pieces_so_that_no_caption_loses_its_end(pairs):
-    """VisualGPT's code cut the pieces at the number of words: words of several pieces pushed out
-    the end token."""
+    """VisualGPT's code cut the pieces at the number of words:
+    words of several pieces pushed out the end token."""
     captions = [["rhododendron", "xylophones", "zigzag"], ["the", "dog"]]
     ids = [[pairs.encode(words)] for words in captions]
     assert len(ids[0][0]) > len(captions[0]) + 2

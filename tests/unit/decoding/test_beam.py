@@ -28,8 +28,8 @@ from recap.decoding.step import NonFiniteLogits
 def test_wide_beam_is_exhaustive_search():
     state = toy_state(1, 3)
     expected = all_captions(state, 3)
-    # 3 words may be said, so 3 ** 2 beams lose nothing before the third word; only 5 fit the
-    # vocabulary at the first.
+    # 3 words may be said, so 3 ** 2 beams lose nothing before the third word;
+    # only 5 fit the vocabulary at the first.
     found = beam_search(STEP, state, batch(1), settings(5, max_length=3))
     assert strip(found.tokens[0, 0]) == expected[0][0]
     assert found.scores.dtype == torch.float64  # the model's

@@ -38,9 +38,8 @@ def test_no_word_follows_itself_and_no_bad_ending():
         assert words[-2:] != [3, EOS]
     state = toy_state(3, 5)
     known = dict(all_captions(state.select(torch.tensor([0])), 5))
-    assert known[strip(beams.tokens[0, 0])] == pytest.approx(
-        beams.scores[0, 0].item(), abs=1e-5
-    )  # the model's own
+    # the model's own
+    assert known[strip(beams.tokens[0, 0])] == pytest.approx(beams.scores[0, 0].item(), abs=1e-5)
 
 
 def test_rules_never_leave_a_beam_without_a_word():
@@ -106,9 +105,8 @@ def test_diverse_groups():
     tokens = diverse(100.0).tokens
     for image in range(3):
         assert first[image, 0].tolist() in tokens[image].tolist()
-        assert (
-            len(set(tokens[image, :, 0].tolist())) == 3
-        )  # the three words that may be said, one a group
+        # the three words that may be said, one a group
+        assert len(set(tokens[image, :, 0].tolist())) == 3
 
 
 @pytest.mark.parametrize("method", ["beam", "sample"])

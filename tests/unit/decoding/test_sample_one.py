@@ -1,5 +1,5 @@
-"""Every kind of model, and an ensemble, draws captions of one image of a batch through the step
-interface."""
+"""Every kind of model, and an ensemble, draws captions
+of one image of a batch through the step interface."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
-"""The older form of beam search, against the same search written with lists, one image and one word
-at a time."""
+"""The older form of beam search, against the same search written
+with lists, one image and one word at a time."""
 
 import pytest
 import torch
@@ -23,8 +23,8 @@ OLDER = {"finished": "set_aside"}
 
 
 def by_hand(state, beam, longest):
-    """K beams of one image; an ended one is copied to the finished and loses its place at the next
-    word."""
+    """K beams of one image; an ended one is copied to the finished
+    and loses its place at the next word."""
     open_beams, finished = [((), 0.0, state, BOS)], []
     for length in range(1, longest + 1):
         options = []

@@ -30,11 +30,8 @@ def test_the_strongest_box_is_bright_and_outlined():
     assert picture.getpixel((48, 48)) == (255, 255, 255)
     assert picture.getpixel((32, 48)) == (220, 20, 20)  # left edge of the last cell
     assert max(picture.getpixel((16, 16))) < 90
-    assert shaded(white, [(0.5, 0.5, 0.501, 0.9)], [1.0]).getpixel((32, 40)) == (
-        220,
-        20,
-        20,
-    )  # thinner than a pixel
+    # thinner than a pixel
+    assert shaded(white, [(0.5, 0.5, 0.501, 0.9)], [1.0]).getpixel((32, 40)) == (220, 20, 20)
 
 
 def test_figure_of_two_models(tmp_path):

@@ -1,5 +1,5 @@
-"""A file of captions is scored as the captions of a run are, and `recap score` prints what comes
-out."""
+"""A file of captions is scored as the captions of a run are,
+and `recap score` prints what comes out."""
 
 import json
 

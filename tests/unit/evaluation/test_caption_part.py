@@ -1,5 +1,5 @@
-"""Captions for a server are searched in pieces, and an interrupted search continues after its last
-piece."""
+"""Captions for a server are searched in pieces,
+and an interrupted search continues after its last piece."""
 
 import json
 
@@ -17,8 +17,8 @@ NAME = "captions.test2014.json"
 
 @pytest.fixture
 def caption(results, tmp_path, monkeypatch):
-    """Return a function that captions the six test pictures, two a piece, and returns what was
-    searched and written."""
+    """Return a function that captions the six test pictures,
+    two a piece, and returns what was searched and written."""
     monkeypatch.setattr(decode, "PIECE", 2)
     rows = [
         row

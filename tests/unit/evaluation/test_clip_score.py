@@ -20,11 +20,8 @@ from recap.statistics.scores import read_metrics
 pytestmark = pytest.mark.slow  # transformers takes seconds to import
 
 REFERENCES = {1: ["a dog", "two dogs run"], 2: ["a red boat on a lake"], 5: ["x"]}
-SAID = {
-    1: "a dog runs",
-    2: "a very red boat",
-    5: "word " * 30,
-}  # the last is longer than CLIP reads
+# the last is longer than CLIP reads
+SAID = {1: "a dog runs", 2: "a very red boat", 5: "word " * 30}
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +143,8 @@ class Plain:
 
     def picture(self, image):
         image = image.crop((4, 0, 36, 32))
-        mean, std = (
-            np.array([0.48145466, 0.4578275, 0.40821073]),
-            np.array([0.26862954, 0.26130258, 0.27577711]),
-        )
+        mean = np.array([0.48145466, 0.4578275, 0.40821073])
+        std = np.array([0.26862954, 0.26130258, 0.27577711])
         pixels = torch.from_numpy((np.asarray(image) / 255 - mean) / std).float().permute(2, 0, 1)
         patches = [
             pixels[:, 16 * i : 16 * i + 16, 16 * j : 16 * j + 16].flatten()

@@ -145,9 +145,8 @@ def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_pat
 
 @pytest.mark.parametrize("change", ["another beam", "a damaged file", "other captions"])
 def test_kept_captions_of_anything_else_are_not_taken(prepared, tmp_path, monkeypatch, change):
-    monkeypatch.setattr(
-        meteor, "write_matching", lambda *_: None
-    )  # it takes seconds, and there is no Java to read it
+    # it takes seconds, and there is no Java to read it
+    monkeypatch.setattr(meteor, "write_matching", lambda *_: None)
     with refused(MetricError, "METEOR", "Java"):
         prepared.captions(tmp_path, metrics=["METEOR"])
     (kept,) = tmp_path.glob(".decoded*")

@@ -37,11 +37,9 @@ def test_backbones_of_every_form_give_rows(name, out_index):
 
 
 def test_tokens_lose_their_prefix_and_channels_come_first():
-    model, tokens, maps = (
-        torch.nn.Identity(),
-        torch.arange(2 * 5 * 3.0).view(2, 5, 3),
-        torch.rand(2, 4, 6, 3),
-    )
+    model = torch.nn.Identity()
+    tokens = torch.arange(2 * 5 * 3.0).view(2, 5, 3)
+    maps = torch.rand(2, 4, 6, 3)
     for features in (tokens[..., 0], tokens):
         with refused(ConfigError, "x: ", str(list(features.shape))):
             as_maps(features, model=model, backbone="x")

@@ -1,5 +1,5 @@
-"""The detectors are those of their releases: names and shapes of tensors, layers, and what is done
-with the weights."""
+"""The detectors are those of their releases:
+names and shapes of tensors, layers, and what is done with the weights."""
 
 import importlib.util
 import pickle
@@ -145,8 +145,8 @@ def test_the_stem_pools_whole_and_last_windows_without_padding():
 
 
 def test_anchors_are_those_of_caffe():
-    """Of its generator's published example (scales 8, 16, 32), whose boxes include their last
-    pixel."""
+    """Of its generator's published example (scales 8, 16, 32),
+    whose boxes include their last pixel."""
     ours = (caffe_anchors() - torch.tensor([0, 0, 1, 1])).tolist()
     assert ours[1] == [-84, -40, 99, 55]
     assert ours[2] == [-176, -88, 191, 103]
@@ -204,8 +204,8 @@ def test_segments_in_a_batch_are_those_of_pictures_alone(tmp_path, form):
 
 
 def same(result, expected):
-    """Compare features within what products of other sizes may differ by: 1e-3 of the largest, 0.01
-    pixels."""
+    """Compare features within what products of other sizes may differ by:
+    1e-3 of the largest, 0.01 pixels."""
     assert result.values.keys() == expected.values.keys()
     for name, array in expected.values.items():
         largest = np.abs(array).max()
@@ -219,9 +219,8 @@ def test_vectors_are_fetched_in_the_type_that_is_stored(tmp_path):
     assert result.values["region"].dtype == np.float16
     detector.model.roi_heads.res5[2].conv3.norm.bias += 1e6
     (result,) = detector([detector.prepare(1, [noise()])])
-    assert (
-        result.values["region"].dtype == np.float32
-    )  # which the store then refuses with what to do
+    # which the store then refuses with what to do
+    assert result.values["region"].dtype == np.float32
 
 
 @pytest.mark.gpu

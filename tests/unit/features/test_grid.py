@@ -84,8 +84,8 @@ def test_photos_of_a_phone_have_the_vectors_of_their_upright_twins(tmp_path, cap
     assert sizes == [[40, 24], [40, 24], [24, 40], [24, 40]]
     assert np.array_equal(turned[::2], turned[1::2])
     assert "upright" not in caplog.text
-    # The same work folder: what was made of turned pictures is not taken for pictures as they are
-    # stored.
+    # The same work folder: what was made
+    # of turned pictures is not taken for pictures as they are stored.
     sizes, as_stored = vectors(upright=False)
     assert sizes == [[24, 40], [40, 24], [40, 24], [24, 40]]
     assert not np.array_equal(as_stored[::2], as_stored[1::2])

@@ -1,5 +1,5 @@
-"""Feature files of every format: equal numbers in a store, names that fit one picture, and damage
-in one sentence."""
+"""Feature files of every format: equal numbers in a store,
+names that fit one picture, and damage in one sentence."""
 
 import os
 import subprocess
@@ -181,19 +181,30 @@ NAN = np.full((3, DIM), np.nan, np.float32)
     [
         (six_columns(7)[:-5], ["a.tsv, line 2", "90 bytes", "3 vectors"]),
         (six_columns(7).rsplit(b"\t", 1)[0], ["a.tsv, line 2", "5 fields", "6 or 10"]),
-        (with_field(six_columns(7), 5, lambda field: field[:8] + b"!!!!" + field[12:]), ["a.tsv, line 2", "base64"]),
-        (with_field(six_columns(7), 3, lambda field: b"0"), ["a.tsv, line 2", "image id 7", "zero boxes"]),
+        (
+            with_field(six_columns(7), 5, lambda field: field[:8] + b"!!!!" + field[12:]),
+            ["a.tsv, line 2", "base64"],
+        ),
+        (
+            with_field(six_columns(7), 3, lambda field: b"0"),
+            ["a.tsv, line 2", "image id 7", "zero boxes"],
+        ),
         (with_field(six_columns(7), 5, lambda field: text(NAN)), ["image id 7", "NaN"]),
-        (with_field(six_columns(7), 1, lambda field: (
-            b"20"
-        )), ["image id 7", "box [19.4", "20 x 40"]),
+        (
+            with_field(six_columns(7), 1, lambda field: b"20"),
+            ["image id 7", "box [19.4", "20 x 40"],
+        ),
         (six_columns(42), ["a.tsv, line 2", "image id 42"]),
-        (with_field(six_columns(7), 0, lambda field: (
-            b"dog"
-        )), ["a.tsv, line 2", "'dog'", "--corpus"]),
-        (with_field(six_columns(7), 4, lambda _: text(regions(7)[1].astype("f2"))), ["24 bytes", "3 x 4", "float32"]),
+        (
+            with_field(six_columns(7), 0, lambda field: b"dog"),
+            ["a.tsv, line 2", "'dog'", "--corpus"],
+        ),
+        (
+            with_field(six_columns(7), 4, lambda _: text(regions(7)[1].astype("f2"))),
+            ["24 bytes", "3 x 4", "float32"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_damaged_line_is_one_sentence(tmp_path, line, named):
     write_lines(tmp_path / "a.tsv", [six_columns(42), line])
     refuses_import(tmp_path, named, "bottom_up_tsv", "a.tsv")

@@ -29,11 +29,8 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
-QUICK = (
-    "clip_rn50_crops",
-    "clip_vit_b32_crops",
-    "dinov2_b_grid",
-)  # of each way to a vector: pooled, projected, tokens
+# of each way to a vector: pooled, projected, tokens
+QUICK = ("clip_rn50_crops", "clip_vit_b32_crops", "dinov2_b_grid")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""An unfinished extraction or import follows the bytes of its pictures and files, not their names
-and sizes."""
+"""An unfinished extraction or import follows the bytes
+of its pictures and files, not their names and sizes."""
 
 import json
 import os

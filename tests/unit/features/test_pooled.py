@@ -1,5 +1,5 @@
-"""Regions and segments that are pooled from another store's grid: true areas of scenes, and merged
-cells."""
+"""Regions and segments that are pooled from another store's grid:
+true areas of scenes, and merged cells."""
 
 import json
 from pathlib import Path

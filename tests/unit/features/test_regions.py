@@ -53,11 +53,9 @@ def test_segments_are_pooled_under_their_mask_with_tight_boxes():
     result = torch.zeros(64, 96, dtype=torch.int32)
     result[:32, 32:64], result[32:, :] = 7, 9
     maps = torch.zeros(1, 2, 4)
-    maps[0, 0, 1], maps[0, 1], maps[0, :, 3] = (
-        5.0,
-        2.0,
-        100.0,
-    )  # the last column lies in the padding
+    maps[0, 0, 1] = 5.0
+    maps[0, 1] = 2.0
+    maps[0, :, 3] = 100.0  # the last column lies in the padding
     values, corners, classes = pooled(result, {7: 3, 9: 90}, maps, size=(64, 96), padded=(64, 128))
     assert values[:, 0].tolist() == [5, 2]
     assert corners.tolist() == [[32, 0, 64, 32], [0, 32, 96, 64]]

@@ -61,8 +61,8 @@ def test_a_step_of_any_stage_is_measured_at_its_size(trained):
     assert step["launches"] > 100 and step["waits"] >= 1
     assert (row.kind, row.work, row.key, row.device) == ("fusion", run.stage, shape.key, "cpu")
     assert row.gflop > 0 and row.saved_mb > 0 and row.seconds > 0 and row.machine
-    # The parameters but the table of words are multiplied with every vector or token, forwards and
-    # backwards.
+    # The parameters but the table of words are multiplied
+    # with every vector or token, forwards and backwards.
     assert row.gflop < 8 * row.parameters * (row.vectors + row.tokens) / 1e9
 
 

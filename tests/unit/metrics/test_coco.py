@@ -111,9 +111,8 @@ def test_without_java_the_tokenizer_is_named_in_the_signature(tmp_path, no_java)
 
 
 def test_meteor_without_java_is_a_failure_and_writes_nothing(tmp_path, no_java, monkeypatch):
-    monkeypatch.setattr(
-        meteor, "write_matching", lambda *_: None
-    )  # it takes seconds, and there is no Java to read it
+    # it takes seconds, and there is no Java to read it
+    monkeypatch.setattr(meteor, "write_matching", lambda *_: None)
     with refused(MetricError, "METEOR", "Java"):
         evaluate(tmp_path / "scores", "BLEU", "METEOR", "SPICE")
     assert not (tmp_path / "scores").exists()
@@ -152,8 +151,8 @@ def test_what_does_not_fit_together_is_refused(references, hypotheses, metrics, 
 
 @pytest.mark.slow
 def test_meteor_gives_the_same_scores_with_the_paraphrases_that_can_match(tmp_path, monkeypatch):
-    """Also where its own tokenizer splits words, and below a folder whose name an address would
-    encode."""
+    """Also where its own tokenizer splits words,
+    and below a folder whose name an address would encode."""
     words = "The x-ray doesn't show 3.5 cm nodules; it can't"
     nasty = f"{words} \u2014 \u201cna\u00efve caf\u00e9\u201d (U.S.) 1/2 $5 rock'n'roll"
     references = {**REFERENCES, 30: [nasty, "the radiograph cannot show that; it is not possible"]}

@@ -1,5 +1,5 @@
-"""Metrics beyond COCO's: ratings of people from a file, and metrics of a user's own that need
-pictures."""
+"""Metrics beyond COCO's: ratings of people from a file,
+and metrics of a user's own that need pictures."""
 
 import json
 from typing import ClassVar

@@ -169,9 +169,8 @@ def test_more_padding_of_captions_changes_nothing(model, images, captions):
     memory = model.encode(images)
     longer = torch.nn.functional.pad(tokens, (0, 4), value=PAD)
     close(model.decode(longer, memory)[:, :, :T][mask], model.decode(tokens, memory)[mask])
-    targets = [
-        PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)
-    ]  # as training asks
+    # as training asks
+    targets = [PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)]
     found = [
         model.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)
     ]
@@ -190,10 +189,8 @@ def test_packed_tokens_equal_padded_ones_in_value_and_gradient(model, either, ca
     packed = model.decode_words(tokens, PackedIndex(mask), model.encode(either))
     close(packed, padded)
     weights = torch.randn_like(padded)
-    ours, theirs = (
-        gradients(model, (packed * weights).sum()),
-        gradients(model, (padded * weights).sum()),
-    )
+    ours = gradients(model, (packed * weights).sum())
+    theirs = gradients(model, (padded * weights).sum())
     assert set(ours) <= set(theirs)
     for name, expected in theirs.items():
         close(ours.get(name, torch.zeros_like(expected)), expected, 1e-10)
@@ -249,10 +246,8 @@ def prefix_step(model):
 
 @torch.no_grad()
 def test_beam_search_equals_decoding_the_whole_prefix_at_every_step(model, either):
-    batch, settings = (
-        DecodingBatch(B, BOS, EOS, PAD, either.device),
-        DecodingSettings(beam=3, max_length=9),
-    )
+    batch = DecodingBatch(B, BOS, EOS, PAD, either.device)
+    settings = DecodingSettings(beam=3, max_length=9)
     memory = model.encode(either)
     found = beam_search(model.step, model.start(memory), batch, settings)
     plain = Prefix(memory, tokens=torch.empty(B, 1, 0, dtype=torch.long))
@@ -262,8 +257,8 @@ def test_beam_search_equals_decoding_the_whole_prefix_at_every_step(model, eithe
 
 
 def test_decoding_keeps_rare_tokens_under_bf16(model, images, tokens):
-    # Sampling from 16-bit probabilities would never draw a rare token, and train another policy
-    # than the one scored.
+    # Sampling from 16-bit probabilities would never draw a rare token,
+    # and train another policy than the one scored.
     model.float()
     with torch.autocast("cpu", torch.bfloat16):
         out, _ = model.step(tokens[:, :1, 0], model.start(model.encode(changed(images, single))))
@@ -292,10 +287,8 @@ def test_attention_maps_sum_to_one_over_real_vectors(model, images, length):
     if not model.attention_modules():
         return  # a model need not have any
     maps = attention_maps(model, torch.full((B, C, length), 4), model.encode(images))
-    assert maps.shape[:3] == (B, C, length) and maps.shape[3] in (
-        N,
-        2 * N,
-    )  # of one stream, or of two joined
+    # of one stream, or of two joined
+    assert maps.shape[:3] == (B, C, length) and maps.shape[3] in (N, 2 * N)
     close(maps.sum(-1), torch.ones(B, C, length, dtype=maps.dtype), 1e-6)
     assert maps[1, :, :, 3:N].abs().max() == 0
     assert not any(module._forward_hooks for module in model.modules())

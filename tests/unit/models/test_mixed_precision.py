@@ -1,5 +1,5 @@
-"""Every registered kind trains in every precision that a recipe may ask for, and as a GPU's
-autocast computes it."""
+"""Every registered kind trains in every precision
+that a recipe may ask for, and as a GPU's autocast computes it."""
 
 from contextlib import nullcontext
 
@@ -64,8 +64,8 @@ class AsOnAGpu(TorchFunctionMode):
 
 
 class WithoutKinks(TorchFunctionMode):
-    """Takes GELU for ReLU: at its kink a hidden unit near 0 that is rounded has another gradient,
-    up to 50 % here."""
+    """Takes GELU for ReLU: at its kink a hidden unit near 0
+    that is rounded has another gradient, up to 50 % here."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function.__name__ in ("relu", "relu_"):
@@ -78,8 +78,8 @@ def cross_entropy(model, tokens, draws):
 
 
 def self_critical(model, tokens, draws):
-    """Return the objective, which draws in every precision, and whose samples are those of the
-    first."""
+    """Return the objective, which draws in every precision,
+    and whose samples are those of the first."""
     references = {image: [row[1:-1].tolist() for row in tokens[image]] for image in range(B)}
     stage = SelfCritical(epochs=1, learning_rate=0.1, samples=3)
     objective = SelfCriticalObjective(model, stage, references=references, max_length=T)
@@ -94,8 +94,8 @@ def self_critical(model, tokens, draws):
 
 
 def gradients(config, stage, kinks=nullcontext):
-    """Return the loss and the gradient by parameter of one step in float32, in bf16, and in bf16 as
-    on a GPU."""
+    """Return the loss and the gradient by parameter
+    of one step in float32, in bf16, and in bf16 as on a GPU."""
     model = built(config).float()
     begin, end = torch.full((B, C, 1), BOS), torch.full((B, C, 1), EOS)
     batch = Batch.of(
@@ -152,14 +152,13 @@ def test_a_step_in_bf16_is_one_in_float32_up_to_rounding(config, stage, enabled,
 )
 def test_no_tensor_has_another_gradient_in_bf16(config, stage, enabled, monkeypatch):
     monkeypatch.setattr(fast, "_enabled", enabled)
-    monkeypatch.setattr(
-        xlan, "fast", lambda: False
-    )  # ReLU's kink is in the gradient by hand of its pooling
+    # ReLU's kink is in the gradient by hand of its pooling
+    monkeypatch.setattr(xlan, "fast", lambda: False)
     (_, exact), *rounded = gradients(config, stage, WithoutKinks)
     size = float(whole(exact).norm())
     for _, others in rounded:
         for name, gradient in exact.items():
-            # A key's bias adds the same to all scores of a softmax: its gradient is 0 but for
-            # rounding.
+            # A key's bias adds the same to all scores of a softmax:
+            # its gradient is 0 but for rounding.
             norm = max(float(gradient.norm()), 5e-3 * size)
             assert float((others[name] - gradient).norm()) < 0.15 * norm, name

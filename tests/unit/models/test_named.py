@@ -25,9 +25,8 @@ def test_a_named_model_is_built_and_counted(params, name):
     with torch.device("meta"):
         model = build_model(config, InputSpec(dict.fromkeys(config.example_streams, FEATURES), IDS))
     (path,) = files(params, "models", name)
-    printed = yaml.safe_load(path.read_text()).get(
-        "expected_parameters"
-    )  # not what a base says of itself
+    # not what a base says of itself
+    printed = yaml.safe_load(path.read_text()).get("expected_parameters")
     if printed is not None:
         digits = -Decimal(str(printed)).as_tuple().exponent
         assert round(sum(p.numel() for p in model.parameters()) / 1e6, digits) == printed

@@ -95,11 +95,9 @@ def test_packed_rows_under_a_causal_mask_equal_padded_ones(kind, monkeypatch):
 def test_a_bias_is_added_to_the_scores(keys, masked):
     torch.manual_seed(0)
     attention = MultiHeadAttention(d_model=D, heads=H).double()
-    query, source, bias = (
-        Rows(randn(B, C, T, D)),
-        Rows(randn(B, keys, N, D)),
-        randn(B, C, H, T, N).requires_grad_(),
-    )
+    query = Rows(randn(B, C, T, D))
+    source = Rows(randn(B, keys, N, D))
+    bias = randn(B, C, H, T, N).requires_grad_()
     k, v = attention.key_value(source)
     scores = query.map(attention.query).split_heads(H) @ k.mT / math.sqrt(D // H) + bias
     mask = None

@@ -28,17 +28,16 @@ def chi_square(counts, probabilities):
 def test_the_rate_is_right_in_every_sixteenth_of_the_entries(dropped):
     counts = dropped.flatten().view(16, -1).double().sum(1)
     size, rate = N / 16, 0.3
-    assert (
-        float(((counts - size * rate) ** 2 / (size * rate * (1 - rate))).sum()) < 39.3
-    )  # 0.999 of 16 degrees
+    # 0.999 of 16 degrees
+    assert float(((counts - size * rate) ** 2 / (size * rate * (1 - rate))).sum()) < 39.3
 
 
 @pytest.mark.parametrize("apart", [1, 2, 3, 4, 8, 1000])
 def test_neighbors_are_independent(dropped, apart):
     flat = dropped.flatten().long()
     pairs = torch.bincount(2 * flat[:-apart] + flat[apart:], minlength=4).double()
-    # Pairs overlap, so that the share of dropped entries counts twice: 0.999 of two degrees,
-    # doubled.
+    # Pairs overlap, so that the share of dropped entries counts twice:
+    # 0.999 of two degrees, doubled.
     assert chi_square(pairs, [0.49, 0.21, 0.21, 0.09]) < 2 * 13.8
 
 

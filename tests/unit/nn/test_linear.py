@@ -68,9 +68,8 @@ def expected(layer, cell, x):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_optimiser_of_ones_own_changes_what_is_decoded_without_train_or_eval(kind):
     layer, cell, x = big(), LSTMCell(512, 256), torch.randn(4, 512)
-    fast = (
-        {"foreach": True} if kind == "radam" else {"fused": True}
-    )  # fused steps leave a weight's version as it is
+    # fused steps leave a weight's version as it is
+    fast = {"foreach": True} if kind == "radam" else {"fused": True}
     steps = KINDS[kind]([*layer.parameters(), *cell.parameters()], lr=0.1, **fast)
     for _ in range(3):
         with fixed_weights():
@@ -140,9 +139,8 @@ def test_deferred_gradient_is_the_sum_over_the_loop():
     for deferred in (False, True):
         loss = unrolled(cell, layer, xs, deferred).square().sum()
         first = torch.autograd.grad(loss, wanted, retain_graph=True)
-        torch.autograd.grad(
-            loss, xs, retain_graph=True
-        )  # a pass that asks for other gradients leaves nothing behind
+        # a pass that asks for other gradients leaves nothing behind
+        torch.autograd.grad(loss, xs, retain_graph=True)
         found += [first, torch.autograd.grad(loss, wanted)]
     for others in found[1:]:
         for expected, gradient in zip(found[0], others, strict=True):

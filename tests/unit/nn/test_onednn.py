@@ -1,5 +1,5 @@
-"""Products by oneDNN, where the table has them, and their gradients are those of float64 up to
-rounding."""
+"""Products by oneDNN, where the table has them,
+and their gradients are those of float64 up to rounding."""
 
 import pytest
 import torch
@@ -83,11 +83,9 @@ def test_a_loop_over_words_takes_no_part_of_a_matrix(called):
     torch.manual_seed(0)
     cell, layer, found = LSTMCell(70, 40), Linear(40, 30), []
     for dtype in (torch.float32, torch.float64):
-        cell, layer, xs = (
-            cell.to(dtype),
-            layer.to(dtype),
-            torch.linspace(-1, 1, 5 * 6 * 30, dtype=dtype).view(5, 6, 30),
-        )
+        cell = cell.to(dtype)
+        layer = layer.to(dtype)
+        xs = torch.linspace(-1, 1, 5 * 6 * 30, dtype=dtype).view(5, 6, 30)
         h = c = xs.new_zeros(5, 40)
         with deferred_weight_grad():
             for x in xs.unbind(1):
@@ -129,9 +127,8 @@ def test_the_class_of_processor_and_the_size_decide(processor, expected, monkeyp
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: processor)
     large, small = Linear(512, 2048), Linear(16, 16)
     for layer in (large, small):
-        layer(
-            torch.randn(64, layer.in_features, requires_grad=True)
-        ).sum().backward()  # forward and two gradients
+        # forward and two gradients
+        layer(torch.randn(64, layer.in_features, requires_grad=True)).sum().backward()
         with fast_linear.fixed_weights():
             layer(torch.randn(4, layer.in_features))
             layer(torch.randn(40, layer.in_features))

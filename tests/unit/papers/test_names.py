@@ -18,7 +18,8 @@ for paper in sys.argv[1:]:
     for name in [name for name in sys.modules if name.split(".")[0] == "recap"]:
         del sys.modules[name]
     import_module(f"recap.papers.{paper}")
-    assert set(import_module("recap.settings.models").MODELS.classes()) and "torch" not in sys.modules, paper
+    assert set(import_module("recap.settings.models").MODELS.classes()), paper
+    assert "torch" not in sys.modules, paper
 """
 
 

@@ -35,9 +35,8 @@ def test_small_draws_of_a_large_data_set_use_few_of_its_images():
     stores = {run.dataset: run for run in amounts.plan.scored()}
     one_percent, seeds = 0.01 * 3_313_333, 4
     used = amounts.used_images(stores["conceptual_bpe"]) - 5_000 - 15_840
-    assert (
-        0.98 * seeds * one_percent < used < seeds * one_percent
-    )  # draws of four seeds, the smaller ones within
+    # draws of four seeds, the smaller ones within
+    assert 0.98 * seeds * one_percent < used < seeds * one_percent
     assert amounts.used_images(stores["coco_bpe"]) == 123_287  # a figure has all captions
 
 
@@ -65,9 +64,8 @@ def test_a_store_that_others_are_made_from_holds_the_images_of_all_of_them():
         == 123_287
     )
     unread = replace(crops, features="clip_rn50_grid")
-    assert (
-        amounts.used_images(unread) == 10_000
-    )  # validation and test alone: no run is trained on it
+    # validation and test alone: no run is trained on it
+    assert amounts.used_images(unread) == 10_000
 
 
 @pytest.mark.parametrize(("epochs", "warned"), [(4, True), (10, False)])

@@ -30,9 +30,7 @@ def test_a_measured_shape_costs_what_was_measured(shapes):
     )
 
 
-def test_another_size_of_a_measured_kind_is_scaled_from_the_nearest_and_the_first_table_counts_first(
-    shapes,
-):
+def test_another_size_is_scaled_from_the_nearest_and_the_first_table_counts_first(shapes):
     cost = estimate([measured_row(shapes[0], key="0" * 16)], shapes[0], 2_000_000)
     assert (cost.gflop, cost.saved_mb, cost.measured) == (
         pytest.approx(4.0),

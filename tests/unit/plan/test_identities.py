@@ -1,5 +1,5 @@
-"""What decides whether finished runs rerun is written down, so that a change shows what it makes
-again."""
+"""What decides whether finished runs rerun is written down,
+so that a change shows what it makes again."""
 
 import json
 from pathlib import Path
@@ -28,8 +28,8 @@ def test_what_decides_runs_is_that_of_the_golden_file(parts):
     changed = differences(*({part: each[part] for part in parts} for each in (golden, found)))
     assert not changed, (
         f"changed: {changed}. Rewriting changes no settings; if they are meant to say something "
-        "else, or code must be "
-        f"another: `{COMMAND}`, and a line in CHANGELOG.md that says which runs are made again"
+        f"else, or code must be another: `{COMMAND}`, and a line in CHANGELOG.md that says "
+        "which runs are made again"
     )
 
 

@@ -1,5 +1,5 @@
-"""Names of variants as parts of paths, and labels of runs: one rule for MLflow, messages, captions
-and figures."""
+"""Names of variants as parts of paths, and labels of runs:
+one rule for MLflow, messages, captions and figures."""
 
 import pytest
 

@@ -8,8 +8,8 @@ from recap.settings.params import names
 
 
 def test_the_tables_of_visual_gpt_train_equal_settings_once():
-    """192 + 120 + 4 + 4 + 96 + 96 stage runs for Tables 1 to 5 and 8, and 40 + 48 + 48 for Figures
-    7 to 9."""
+    """192 + 120 + 4 + 4 + 96 + 96 stage runs for Tables 1 to 5 and 8,
+    and 40 + 48 + 48 for Figures 7 to 9."""
     tables = [name for name in names(PARAMS, "tables") if name.startswith("visualgpt/t")]
     figures = [name for name in names(PARAMS, "figures") if name.startswith("visualgpt/")]
     assert len(planned(PARAMS, "paper", tables, figures=figures).trained()) == 648

@@ -1,5 +1,5 @@
-"""What rules share: where the files of a plan are, what they are made from, and which outside files
-are missing."""
+"""What rules share: where the files of a plan are,
+what they are made from, and which outside files are missing."""
 
 import logging
 import shutil

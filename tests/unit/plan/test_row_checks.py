@@ -1,5 +1,5 @@
-"""Rows whose data, features, model and recipe do not go together, refused before anything is
-trained."""
+"""Rows whose data, features, model and recipe do not go together,
+refused before anything is trained."""
 
 import pytest
 

@@ -25,8 +25,8 @@ def shipped(*tables, scale=None, seeds=None):
     return planned(PARAMS, scale, tables, seeds=seeds)
 
 
-# One paper at each scale and the demo are quick; all papers at full scale are planned in
-# test_papers.py, too.
+# One paper at each scale and the demo are quick;
+# all papers at full scale are planned in test_papers.py, too.
 LIGHT = ("demo", "fusion_paper", "fusion_photos", "fusion_scenes")
 
 

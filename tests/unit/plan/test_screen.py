@@ -134,10 +134,8 @@ def test_a_job_waits_for_those_before_it():
 
 
 def test_no_schedule_is_below_its_bounds_or_above_twice_the_larger():
-    after, seconds = (
-        {n: (n - 3,) if n > 3 else () for n in range(1, 40)},
-        {n: n % 7 + 1.0 for n in range(1, 40)},
-    )
+    after = {n: (n - 3,) if n > 3 else () for n in range(1, 40)}
+    seconds = {n: n % 7 + 1.0 for n in range(1, 40)}
     longest = max(chains(after, seconds).values())
     for places in (1, 2, 3, 5):
         bound = max(sum(seconds.values()) / places, longest)
@@ -148,10 +146,8 @@ def test_no_schedule_is_below_its_bounds_or_above_twice_the_larger():
 @pytest.mark.parametrize(("paper", "page"), [("xlan", "xlan.md"), ("m2", "baselines.md")])
 def test_the_pages_of_papers_have_the_hours_that_others_report_beside_ours(paper, page, folder):
     plan = plan_of(paper)
-    lines, text = (
-        list(reported(plan, costs_of(plan), 10.0)),
-        (PARAMS.parent / "docs/papers" / page).read_text(),
-    )
+    lines = list(reported(plan, costs_of(plan), 10.0))
+    text = (PARAMS.parent / "docs/papers" / page).read_text()
     assert len(lines) == 2 and all(f"    {line}\n" in text for line in lines)
     small = plan_of(paper, "scenes")
     assert not list(reported(small, costs_of(small), 10.0))

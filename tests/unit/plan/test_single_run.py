@@ -1,5 +1,5 @@
-"""A row of a table trains in this process: what it is made from, what may be different, and what it
-ends with."""
+"""A row of a table trains in this process:
+what it is made from, what may be different, and what it ends with."""
 
 import shutil
 import signal
@@ -67,7 +67,8 @@ def test_a_wrong_row_or_value_is_one_sentence(row, changes, named):
 def test_a_profile_gives_its_folders_and_settings_and_options_go_before_them(tmp_path):
     profile = tmp_path / "mine.yaml"
     profile.write_text(
-        "{name: mine, tables: [photos], seeds: [7, 8], inputs: a, execution: {threads: 3}, studies: [s]}"
+        "{name: mine, tables: [photos], seeds: [7, 8], inputs: a, execution: "
+        "{threads: 3}, studies: [s]}"
     )
     result = chosen_run(profile=profile, inputs=Path("b"))
     assert (result.plan.profile.name, result.plan.profile.inputs, result.execution.threads) == (

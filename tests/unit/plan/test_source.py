@@ -1,5 +1,5 @@
-"""A job's digest covers what the job runs: no layout, no words of messages, no names of files, no
-other jobs."""
+"""A job's digest covers what the job runs: no layout,
+no words of messages, no names of files, no other jobs."""
 
 import inspect
 import sys
@@ -47,8 +47,8 @@ NUMBERS = "SCALE = 1.5\nSHIFT = 2\n\n\ndef unused():\n    return SHIFT\n"
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
-    """Return a function that writes the modules of a package `toy` and returns the digest of its
-    `job`."""
+    """Return a function that writes the modules
+    of a package `toy` and returns the digest of its `job`."""
     monkeypatch.setattr(source, "_PACKAGE", tmp_path / "toy")
     caches = (source._parsed, source._meant, source._meanings)
 
@@ -181,8 +181,8 @@ def test_an_unknown_name_is_refused():
         code_digest(TRAINING, without=["recap.models.registri"])
 
 
-# Settings are built and checked by the first three, which pydantic calls; the last makes the line
-# of the log.
+# Settings are built and checked by the first three,
+# which pydantic calls; the last makes the line of the log.
 CARRIERS = (
     "recap.settings.base",
     "recap.settings.kinds",

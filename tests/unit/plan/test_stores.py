@@ -1,5 +1,5 @@
-"""Feature stores: data sets over the same pictures share them, and a store serves the draws of all
-that read it."""
+"""Feature stores: data sets over the same pictures share them,
+and a store serves the draws of all that read it."""
 
 from pathlib import Path
 

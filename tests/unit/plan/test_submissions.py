@@ -1,5 +1,5 @@
-"""What COCO's server is sent is planned with the rows, and what cannot be sent is refused before
-the first job."""
+"""What COCO's server is sent is planned with the rows,
+and what cannot be sent is refused before the first job."""
 
 from dataclasses import replace
 

@@ -14,9 +14,8 @@ from recap.settings.params import load_named, names
 from rehearsal.files import write_outside_file
 from rehearsal.world import World
 
-WORLD = World(
-    train=12, held_out=7, web=6, studies=5, address="http://127.0.0.1:1"
-)  # as many as in a rehearsal
+# as many as in a rehearsal
+WORLD = World(train=12, held_out=7, web=6, studies=5, address="http://127.0.0.1:1")
 KARPATHY = "karpathy/caption_datasets.zip"
 PICTURES = ["coco/train2014.zip", "coco/val2014.zip"]
 

@@ -1,5 +1,5 @@
-"""The copied parameter files: the tables and rows of the paper, in tiny sizes, and fewer of them in
-the short form."""
+"""The copied parameter files: the tables and rows of the paper,
+in tiny sizes, and fewer of them in the short form."""
 
 import shutil
 from pathlib import Path
@@ -65,9 +65,8 @@ def test_a_rehearsal_has_every_row_of_the_paper_in_tiny_sizes_for_two_epochs(pla
     recipes = [plan.recipe(run.recipe) for run in plan.scored()]
     stages = [stage for recipe in recipes for stage in (recipe.xe, recipe.scst) if stage]
     assert {stage.epochs for stage in stages} == {2}
-    whole = [
-        plan.recipe(run.recipe) for run in plan.scored() if "+" not in run.recipe
-    ]  # others name their own batches
+    # others name their own batches
+    whole = [plan.recipe(run.recipe) for run in plan.scored() if "+" not in run.recipe]
     assert {
         stage.images_per_batch for recipe in whole for stage in (recipe.xe, recipe.scst) if stage
     } == {1000}
@@ -100,9 +99,8 @@ def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_tha
         return {run.dataset for run in runs}, {run.stage for run in runs}, features, models, figures
 
     assert work(short) == work(plan)
-    assert len(short.trained()) <= len(
-        plan.trained()
-    )  # a paper of two rows has nothing to leave out
+    # a paper of two rows has nothing to leave out
+    assert len(short.trained()) <= len(plan.trained())
     assert bool(short.profile.studies) == bool(plan.profile.studies)
     assert bool(short.figures) == bool(plan.figures)
     assert bool(choices(short)) == bool(choices(plan))

@@ -1,5 +1,5 @@
-"""Files of captions as the rows of one table, also beside a published run: intervals, paired p,
-four formats."""
+"""Files of captions as the rows of one table,
+also beside a published run: intervals, paired p, four formats."""
 
 import gzip
 import json
@@ -124,10 +124,8 @@ def test_every_p_is_scipys_over_the_images_and_holms_over_all(capsys, folder):
             assert cell["score"] == read_metrics(folder / "out" / row["label"]).scores[metric]
             assert cell["low"] <= cell["image_mean"] <= cell["high"]
             assert np.isclose(cell["image_mean"], own[metric].mean())
-            paired, pair = (
-                cell["paired"],
-                (floored(metric, own[metric]), floored(metric, first[metric])),
-            )
+            paired = cell["paired"]
+            pair = (floored(metric, own[metric]), floored(metric, first[metric]))
             if row["label"] == "ours":
                 assert paired["p"] is None
                 assert cell["difference"] == 0
@@ -207,9 +205,8 @@ def test_a_first_row_of_other_references_images_or_tokens_is_refused(capsys, fol
         run(*words, "--corpus", "other/corpus.parquet")
     with refused(MetricError, "p/run/xe", "shuffled", "images is"):
         run(*words, "--corpus", "corpus.parquet", "--split", "val")
-    text = gzip.decompress(published.read_bytes()).replace(
-        b"tok:simple", b"tok:ptb"
-    )  # no hash holds the signature
+    # no hash holds the signature
+    text = gzip.decompress(published.read_bytes()).replace(b"tok:simple", b"tok:ptb")
     published.write_bytes(gzip.compress(text))
     with refused(
         MetricError, "p/run/xe", "shuffled", "tok is 'ptb' in one and 'simple' in the other"

@@ -65,9 +65,8 @@ def write(tmp_path):
 def test_curves_of_all_runs_stand_below_each_other_under_readable_names(tmp_path, write):
     runs = [run("ZoDIAC (a $ign)", 1), run("ZoDIAC (a $ign)", 1, "scst"), run("Transformer", 2)]
     for number, named in enumerate(runs):
-        before = (
-            "0,0,,,0.2,1\n" if named["stage"] == "scst" else ""
-        )  # no loss before its first step
+        # no loss before its first step
+        before = "0,0,,,0.2,1\n" if named["stage"] == "scst" else ""
         write_history(tmp_path, named, f"{HEAD}{before}1,5,3.0,0.1,0.{number},9\n2,10,2.5,0.1,,9\n")
     out, figure = write(*runs)
     assert out.read_text().splitlines() == [

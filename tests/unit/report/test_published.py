@@ -1,5 +1,5 @@
-"""Published runs: equal bytes, results made again from them, pages from them alone, and what a
-check notices."""
+"""Published runs: equal bytes, results made again from them,
+pages from them alone, and what a check notices."""
 
 import gzip
 import json
@@ -54,8 +54,8 @@ HISTORY = "epoch,step,loss,val_cider_d,seconds\n1,5,2.5,0.25,3.0\n2,10,1.5,0.5,3
 
 
 def write_results(profile):
-    """Write scored miniature runs: their captions are references of other images, which the scorers
-    score."""
+    """Write scored miniature runs: their captions are references
+    of other images, which the scorers score."""
     plan = profile.plan()
     profile.write_data()
     for run in plan.trained():
@@ -263,10 +263,8 @@ def test_the_check_scores_again_by_a_data_set_without_its_pictures(profile, caps
 def rehashed(lines):
     """Give the header of a file the hashes of its captions and scores."""
     header, images = json.loads(lines[0]), [Image(**json.loads(line)) for line in lines[1:]]
-    header["captions_sha256"], header["scores_sha256"] = (
-        captions_hash(images),
-        scores_hash(header["metrics"], images),
-    )
+    header["captions_sha256"] = captions_hash(images)
+    header["scores_sha256"] = scores_hash(header["metrics"], images)
     lines[0] = json.dumps(header)
 
 

@@ -1,5 +1,5 @@
-"""Figures over a setting: which rows are points, the numbers in the CSV, and a picture of the asked
-size."""
+"""Figures over a setting: which rows are points,
+the numbers in the CSV, and a picture of the asked size."""
 
 import csv
 

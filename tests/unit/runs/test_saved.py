@@ -1,5 +1,5 @@
-"""A run is opened with the words and features that it was trained with, and with no others, by all
-who open one."""
+"""A run is opened with the words and features that it was trained with,
+and with no others, by all who open one."""
 
 from functools import partial
 
@@ -113,9 +113,8 @@ def remade(store, out, **attributes):
     )
 
 
-@pytest.mark.parametrize(
-    "use", [partial(evaluated, runs=2), drawn]
-)  # others take their own all through the tests
+# others take their own all through the tests
+@pytest.mark.parametrize("use", [partial(evaluated, runs=2), drawn])
 def test_its_own_words_and_features_are_taken(results, tmp_path, use):
     use(results, tmp_path, vocabulary=results.data / "vocabulary.json", features=[results.store])
 

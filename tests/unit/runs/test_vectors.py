@@ -1,5 +1,5 @@
-"""A model reads all vectors of a store, or its settings say how many: nothing is truncated
-silently."""
+"""A model reads all vectors of a store, or its settings say how many:
+nothing is truncated silently."""
 
 import pytest
 

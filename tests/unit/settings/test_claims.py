@@ -1,5 +1,5 @@
-"""Claims are those of the papers, each is decided in one way, and comparisons name rows and columns
-that exist."""
+"""Claims are those of the papers, each is decided in one way,
+and comparisons name rows and columns that exist."""
 
 import json
 from pathlib import Path

@@ -9,10 +9,8 @@ from recap.settings import Execution, ExecutionFile
 
 
 def test_the_profile_counts_before_the_recipe_and_the_recipe_before_the_defaults():
-    recipe, profile = (
-        Execution(threads=4, features_in_memory=True),
-        Execution(threads=1, device="cpu"),
-    )
+    recipe = Execution(threads=4, features_in_memory=True)
+    profile = Execution(threads=1, device="cpu")
     assert profile.over(recipe) == Execution(threads=1, device="cpu", features_in_memory=True)
     assert Execution().over(recipe) == recipe
     assert ExecutionFile(labels={"a": "A"}).model_dump() == Execution().model_dump()

@@ -1,5 +1,5 @@
-"""A registry finds what is registered with it, classes of settings and objects in other modules,
-and nothing twice."""
+"""A registry finds what is registered with it,
+classes of settings and objects in other modules, and nothing twice."""
 
 from typing import Annotated, Literal
 

@@ -1,5 +1,5 @@
-"""A paper's parameters are one folder: its names are found, its scales are merged, its profile has
-every scale."""
+"""A paper's parameters are one folder: its names are found,
+its scales are merged, its profile has every scale."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""The tables of the papers hold every number, deviation and p that is printed, and produced tables
-show every doubt."""
+"""The tables of the papers hold every number, deviation and p
+that is printed, and produced tables show every doubt."""
 
 import json
 import tempfile
@@ -67,9 +67,8 @@ def plan():
 @cache
 def produced(name):
     """The full table of a table of invented scores."""
-    table = (
-        plan().tables[name].model_copy(update={"selections": []})
-    )  # there are no trainings to choose among
+    # there are no trainings to choose among
+    table = plan().tables[name].model_copy(update={"selections": []})
     with tempfile.TemporaryDirectory() as folder:
         statistics = invented_statistics(table, plan().seeds[name][:1], Path(folder), images=4)
     return full_table(table_frame(table, statistics))

@@ -21,10 +21,8 @@ SETTLED = {
     if claim.settled
 }
 ALL = sum(COCO_IMAGES.values())
-GPT2_PIECES, SPECIAL_IDS = (
-    50_257,
-    3,
-)  # <pad>, <bos> and <eos>; the papers count <unk> among the words
+GPT2_PIECES = 50_257
+SPECIAL_IDS = 3  # <pad>, <bos> and <eos>; the papers count <unk> among the words
 
 
 def millions(model, features):
@@ -117,9 +115,8 @@ def wider_attention(printed):
     narrow, wide = (
         load_named(PARAMS, "models", name) for name in ("transformer", "transformer_plus_plus")
     )
-    layers = (
-        3 * wide.decoder_layers
-    )  # one attention in each of the encoder's, two in each of the decoder's
+    # one attention in each of the encoder's, two in each of the decoder's
+    layers = 3 * wide.decoder_layers
     assert wide.encoder_layers == wide.decoder_layers
     added = layers * 4 * (wide.d_model**2 - narrow.d_model**2) / 1e6
     assert f"{added:.1f} M" in SETTLED["zodiac.c4"].settled.why

@@ -1,5 +1,5 @@
-"""Settings name modules in strings, which no import contract sees: each names something that is
-there."""
+"""Settings name modules in strings, which no import contract sees:
+each names something that is there."""
 
 import pytest
 

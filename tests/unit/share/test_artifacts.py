@@ -1,5 +1,5 @@
-"""`recap artifacts verify`: every changed, missing, damaged or unlisted file of a results folder is
-named."""
+"""`recap artifacts verify`: every changed, missing,
+damaged or unlisted file of a results folder is named."""
 
 import numpy as np
 import pandas as pd
@@ -20,8 +20,8 @@ RUN = "results/tiny/runs/a/seed-1/xe"
 
 @pytest.fixture
 def results(tmp_path):
-    """Results in two folders with lists: the files of a run, and statistics with the summary beside
-    them."""
+    """Results in two folders with lists: the files of a run,
+    and statistics with the summary beside them."""
     folder = tmp_path / "results" / "tiny"
     run, statistics = tmp_path / RUN, folder / "statistics"
     run.mkdir(parents=True)

@@ -21,8 +21,8 @@ from recap.share.run_files import find_run_files
 
 pytestmark = pytest.mark.seconds
 
-# of log-probabilities: batches of other sizes sum in another order, and features are stored in
-# float16
+# of log-probabilities: batches of other sizes sum
+# in another order, and features are stored in float16
 CLOSE = 1e-3
 
 

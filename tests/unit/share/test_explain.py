@@ -1,5 +1,5 @@
-"""The page of `recap caption --explain`: a picture for each word, in one file, whatever texts it
-holds."""
+"""The page of `recap caption --explain`:
+a picture for each word, in one file, whatever texts it holds."""
 
 import base64
 import io

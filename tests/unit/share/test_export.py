@@ -1,5 +1,5 @@
-"""A run that is given to others: one folder, read from a path or from the hub, says what the run
-says."""
+"""A run that is given to others: one folder,
+read from a path or from the hub, says what the run says."""
 
 import json
 import os

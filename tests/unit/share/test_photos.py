@@ -119,9 +119,8 @@ def test_output_runs_no_formula_and_moves_no_cursor():
 def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(
     results, photos, tmp_path, capsys, recwarn
 ):
-    Image.new("1", (12_000, 9_000)).save(
-        tmp_path / "bad.png"
-    )  # between Pillow's warning and its error
+    # between Pillow's warning and its error
+    Image.new("1", (12_000, 9_000)).save(tmp_path / "bad.png")
     files = [str(path) for path in photos.values()]
     out = tmp_path / "captions.csv"
     words = [

@@ -65,9 +65,8 @@ def test_a_run_folder_alone_asks_for_each_file_and_works_with_them(
         recap.load(copied, vocabulary=vocabulary, features=[moved])
     weights = shutil.copy(results.backbone, tmp_path / "weights.safetensors")
     whole = recap.load(copied, vocabulary=vocabulary, features=[moved], weights=weights)
-    whole.decoding = (
-        captioner.decoding
-    )  # without scores beside it, a run is searched by the defaults
+    # without scores beside it, a run is searched by the defaults
+    whole.decoding = captioner.decoding
     assert whole(photo) == captioner(photo)
 
 

@@ -1,5 +1,5 @@
-"""A run as an MLflow model: `mlflow models serve` answers photos, several at a time, and refuses
-what is no photo."""
+"""A run as an MLflow model: `mlflow models serve` answers photos,
+several at a time, and refuses what is no photo."""
 
 import base64
 import io

@@ -17,10 +17,8 @@ def components(training, *, images=150, metrics=3):
     """
     random = np.random.default_rng(5)
     covariance = training**2 * (0.5 + 0.5 * np.eye(metrics))
-    profile, rest = (
-        random.normal(0, 0.3, (images, metrics)),
-        random.normal(0, 0.4, (images, 6, metrics)),
-    )
+    profile = random.normal(0, 0.3, (images, metrics))
+    rest = random.normal(0, 0.4, (images, 6, metrics))
     rest = (rest - rest.mean(axis=1, keepdims=True)) * (6 / 5) ** 0.5
     return Components(tuple("abc"[:metrics]), covariance, profile - profile.mean(axis=0), rest)
 
@@ -39,8 +37,8 @@ def test_a_verdict_is_that_of_the_claims():
 @pytest.mark.parametrize("seeds", cases([2, 3, 5], few=[3]))
 @pytest.mark.parametrize("ratio", cases([0.3, 1.0, 3.0], few=[0.3, 3.0]))
 def test_at_most_one_verdict_in_twenty_is_false(seeds, ratio):
-    """``ratio``: how much of the difference's standard error comes from trainings, for one from
-    images."""
+    """``ratio``: how much of the difference's standard error comes
+    from trainings, for one from images."""
     over_images = (0.3**2 + 2 * 0.4**2 / seeds) ** 0.5 / 150**0.5
     parts = components(ratio * over_images * (seeds / 2) ** 0.5)
     claims = 400

@@ -136,9 +136,8 @@ def test_the_printed_size_is_that_of_the_table_whose_place_another_takes_and_ano
     )
     assert "printed after cross-entropy" in other.why and "printed after" not in same.why
     assert same.judged[0].printed == 5.0 and same.judged[0].seeds == 2
-    assert (
-        example.judged().judged[0].printed is None
-    )  # ZoDIAC has no printed number in the table itself
+    # ZoDIAC has no printed number in the table itself
+    assert example.judged().judged[0].printed is None
 
 
 def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_the_print(tmp_path):

@@ -66,8 +66,8 @@ def test_tests_against_the_baseline(three):
     assert (
         comparison["paired"]["p"] == pytest.approx(expected.p) == pytest.approx(0.030466, abs=1e-6)
     )
-    # METEOR's differences are all zero: one test remains in the family of the t-tests, two in
-    # Welch's.
+    # METEOR's differences are all zero:
+    # one test remains in the family of the t-tests, two in Welch's.
     assert comparison["paired"]["p_holm"] == pytest.approx(expected.p)
     assert result["family"]["tests"] == {
         "paired.p": 1,
@@ -214,9 +214,8 @@ def test_every_flipped_bit_of_recorded_scores_is_refused(tmp_path):
         damaged[randomness.randrange(len(whole))] ^= 1 << randomness.randrange(8)
         file.write_bytes(damaged)
         try:
-            assert (
-                compare(tmp_path, table, [1]) == expected
-            )  # a flip in the list's own names harms nothing
+            # a flip in the list's own names harms nothing
+            assert compare(tmp_path, table, [1]) == expected
             assert file.name == NAME
         except RecapError as error:
             assert str(folder) in str(error)

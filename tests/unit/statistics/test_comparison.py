@@ -10,13 +10,12 @@ from recap.statistics.comparison import compare_paired, holm, percentile_interva
 
 
 def test_paired_against_a_hand_calculation():
-    # Differences 1, 2, 3, 4 tenths: mean 0.25, sd sqrt(0.05 / 3), t = sqrt(15) with 3 degrees of
-    # freedom.
+    # Differences 1, 2, 3, 4 tenths: mean 0.25,
+    # sd sqrt(0.05 / 3), t = sqrt(15) with 3 degrees of freedom.
     result = compare_paired([0.5, 0.1, 0.2, 0.3], [0.6, 0.3, 0.5, 0.7])
     ratio = math.sqrt(15) / math.sqrt(3)
-    by_hand = 1 - 2 / math.pi * (
-        math.atan(ratio) + ratio / (1 + ratio**2)
-    )  # Student's distribution for 3 degrees
+    # Student's distribution for 3 degrees
+    by_hand = 1 - 2 / math.pi * (math.atan(ratio) + ratio / (1 + ratio**2))
     assert result.images == 4
     assert result.mean_difference == pytest.approx(0.25)
     assert result.t == pytest.approx(math.sqrt(15))
@@ -42,12 +41,8 @@ def test_paired_equals_scipy_on_many_images():
 @pytest.mark.parametrize(
     ("first", "second", "difference", "p_wilcoxon"),
     [
-        (
-            [0.1 + 0.2, 0.5, 0.7],
-            [0.3, 0.5, 0.7],
-            0.0,
-            None,
-        ),  # 0.1 + 0.2 differs from 0.3 in the last digit only
+        # 0.1 + 0.2 differs from 0.3 in the last digit only
+        ([0.1 + 0.2, 0.5, 0.7], [0.3, 0.5, 0.7], 0.0, None),
         ([0.1, 0.2, 0.3], [0.2, 0.3, 0.4], 0.1, 0.25),  # no spread to test
         ([0.1], [0.4], 0.3, None),
     ],
@@ -60,8 +55,8 @@ def test_images_that_allow_no_t_test_give_the_reason(first, second, difference, 
 
 
 def test_welch_against_a_hand_calculation():
-    # Means 2 and 5, variances 1 and 4, three runs each: t = 3 / sqrt(5 / 3), degrees = (25 / 9) /
-    # (17 / 18).
+    # Means 2 and 5, variances 1 and 4, three runs each:
+    # t = 3 / sqrt(5 / 3), degrees = (25 / 9) / (17 / 18).
     result = welch([1, 2, 3], [3, 5, 7])
     assert result.t == pytest.approx(3 / math.sqrt(5 / 3))
     assert result.degrees == pytest.approx((25 / 9) / (17 / 18))
@@ -81,8 +76,8 @@ def test_runs_that_allow_no_welch_test_give_the_reason(first, second):
 
 def test_welch_with_one_constant_row_is_fine():
     result = welch([0.5, 0.5], [0.6, 0.7])
-    # Only the second row's variance counts: t = 0.15 / 0.05 with 1 degree of freedom (Cauchy's
-    # distribution).
+    # Only the second row's variance counts:
+    # t = 0.15 / 0.05 with 1 degree of freedom (Cauchy's distribution).
     assert (result.t, result.degrees) == pytest.approx((3, 1))
     assert result.p == pytest.approx(1 - 2 / math.pi * math.atan(3))
 

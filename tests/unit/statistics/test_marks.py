@@ -79,8 +79,8 @@ def components(training, *, images=200, profile=0.3, rest=0.4):
 @pytest.mark.parametrize("seeds", cases([1, 2, 3, 5, 10], few=[1, 3, 10]))
 @pytest.mark.parametrize("ratio", cases([0.0, 0.5, 1.0, 3.0], few=[0.5, 1.0]))
 def test_at_most_one_mark_in_twenty_is_wrong(seeds, ratio):
-    """``ratio``: how much of the difference's standard error comes from trainings, for one from
-    images."""
+    """``ratio``: how much of the difference's standard error comes
+    from trainings, for one from images."""
     images = components(0.0).errors(seeds)
     over_images = np.hypot(images["images"], images["rest"]) / 100
     parts = components(ratio * over_images * (seeds / 2) ** 0.5)

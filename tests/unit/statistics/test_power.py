@@ -65,8 +65,8 @@ def test_an_ensemble_and_what_is_marked_are_not_waited_for():
 
 
 def printed(found, *numbers):
-    """Give rows ids and printed numbers, and return what stands at each comparison for a difference
-    of that size."""
+    """Give rows ids and printed numbers,
+    and return what stands at each comparison for a difference of that size."""
     for row, number in zip(found, numbers, strict=True):
         row["id"] = row["label"]
         row["cells"]["CIDEr"]["printed_percent"] = number

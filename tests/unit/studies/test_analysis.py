@@ -112,9 +112,8 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
     missing, invented = statistics["blocks"]
     assert {s: cell["no"] for s, cell in missing["systems"].items()} == no["missing"]
     assert missing["systems"]["gt"]["share"] == 37 / 40
-    assert (
-        missing["test"]["degrees"] == 3
-    )  # the reference captions are not tested against the models
+    # the reference captions are not tested against the models
+    assert missing["test"]["degrees"] == 3
     assert invented["test"]["chi_square"] == pytest.approx(0) and invented["test"][
         "p"
     ] == pytest.approx(1)
@@ -141,9 +140,8 @@ def test_chi_square_of_equal_counts_is_zero_and_of_none_is_no_test():
 
 
 def test_few_answers_have_an_exact_p():
-    assert equal_shares([3, 0, 0])["p"] == pytest.approx(
-        3 / 27
-    )  # three of the 27 ways to cast three votes
+    # three of the 27 ways to cast three votes
+    assert equal_shares([3, 0, 0])["p"] == pytest.approx(3 / 27)
     few = equal_answers([[2, 0], [0, 2]])
     assert few["p"] == pytest.approx(1 / 3) and few["p_by"] == "Fisher's exact test"
     # Three systems, of which one has all of two no: 1 of the 15 pairs of answers is of each system.
@@ -173,15 +171,14 @@ def test_agreement_of_published_examples():
     rows = [map(int, row.split()) for row in counts.split(",")]
     ratings = [[str(c) for c, number in enumerate(row) for _ in range(number)] for row in rows]
     assert round(agreement(ratings, list("01234"))["fleiss_kappa"], 3) == 0.210
-    # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", C: four observers, twelve
-    # units, nominal 0.743.
+    # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", C:
+    # four observers, twelve units, nominal 0.743.
     observers = ["123321412   ", "1233224125 3", " 3332342251 ", "12332441251 "]
     units = [[row[unit] for row in observers if row[unit] != " "] for unit in range(12)]
     result = agreement(units, list("12345"))
     assert (result["items"], round(result["krippendorff_alpha"], 3)) == (11, 0.743)
-    assert (
-        agreement([["a", "a"], ["a", "a"]], ["a", "b"])["krippendorff_alpha"] is None
-    )  # chance is certain
+    # chance is certain
+    assert agreement([["a", "a"], ["a", "a"]], ["a", "b"])["krippendorff_alpha"] is None
 
 
 def test_power_of_the_papers_design():

@@ -298,14 +298,17 @@ def test_enter_begins_the_form_and_the_end_says_that_it_is_finished(tmp_path):
     text = re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", pages(forms)["001.html"])
     script = """<script>
     const seen = document.body.dataset;
-    HTMLAnchorElement.prototype.click = () => {};  // a download that has begun can keep a busy browser from ending
-    const enter = () => element("agree").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    // a download that has begun can keep a busy browser from ending
+    HTMLAnchorElement.prototype.click = () => {};
+    const key = new KeyboardEvent("keydown", { key: "Enter", bubbles: true });
+    const enter = () => element("agree").dispatchEvent(key);
     enter();
     seen.before = element("consent-part").hidden;
     element("agree").click();
     enter();
     seen.begun = element("consent-part").hidden;
-    for (const question of document.querySelectorAll(".question")) question.querySelector("input").click();
+    for (const question of document.querySelectorAll(".question"))
+      question.querySelector("input").click();
     show(items.length);
     seen.ready = `${element("finish").textContent} ${element("done-part").hidden}`;
     element("finish").click();

@@ -245,7 +245,7 @@ def test_clickers_among_simulated_raters_are_caught_by_gold_items(tmp_path):
         Submission("x", simulated_response(forms.sheets, sheet)) for sheet in forms.sheets.sheets
     ]
     result = collect(forms.sheets, responses)
-    # Of 60 raters half click at random; five gold items of four captions let one in 1024 of them
-    # pass.
+    # Of 60 raters half click at random;
+    # five gold items of four captions let one in 1024 of them pass.
     assert 15 < result.excluded()["wrong_gold"] < 45
     assert all(rater.wrong_gold == 0 for rater in result.used())

@@ -1,5 +1,5 @@
-"""The collection server: whoever has no token gets and gives nothing, and what is sent twice is
-kept once."""
+"""The collection server: whoever has no token gets
+and gives nothing, and what is sent twice is kept once."""
 
 import asyncio
 import signal

@@ -73,8 +73,8 @@ def test_a_table_that_is_longer_than_a_page_is_continued(written):
 
 
 def pages(folder, page, font, ending, preamble=""):
-    """Set all tables in two columns; return the log and, table by table, the natural width of its
-    lines."""
+    """Set all tables in two columns; return the log and,
+    table by table, the natural width of its lines."""
     size, column, text = PAGES[page]
     body = ""
     for table_id in TABLES:

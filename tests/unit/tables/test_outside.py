@@ -1,5 +1,5 @@
-"""Rows whose captions are from a file: scored alike, compared over images, marked as outside, never
-over runs."""
+"""Rows whose captions are from a file: scored alike,
+compared over images, marked as outside, never over runs."""
 
 import csv
 import io

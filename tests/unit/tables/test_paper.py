@@ -1,5 +1,5 @@
-"""Tables of one line per row: what is bold and marked, where printed numbers stand, and what the
-head says."""
+"""Tables of one line per row: what is bold and marked,
+where printed numbers stand, and what the head says."""
 
 import csv
 import io

@@ -1,5 +1,5 @@
-"""Tables tell apart rows that are quoted, own rows that were not run, and scores that COCO's server
-gave."""
+"""Tables tell apart rows that are quoted,
+own rows that were not run, and scores that COCO's server gave."""
 
 import csv
 import io

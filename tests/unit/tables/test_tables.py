@@ -48,8 +48,8 @@ def files(tmp_path_factory):
 
 
 def balanced(tex):
-    """Whether braces pair up, escaped ones left aside, and every environment that begins ends in
-    order."""
+    """Whether braces pair up, escaped ones left aside,
+    and every environment that begins ends in order."""
     depth = 0
     for brace in re.findall(r"(?<!\\)[{}]", tex.replace("\\\\", "")):
         depth += 1 if brace == "{" else -1
@@ -76,12 +76,10 @@ def test_latex_structure(files):
         for line in body.splitlines()
         if line.endswith(r"\\") and not line.startswith(r"\multicolumn")
     ]
-    assert (
-        len(full) == 2 + 5
-    )  # ours, printed; and ours, ours - baseline, p over images, runs and both
-    assert {len(re.findall(r"(?<!\\)&", line)) for line in full} == {
-        2 * 3
-    }  # a number, and what stands beside it
+    # ours, printed; and ours, ours - baseline, p over images, runs and both
+    assert len(full) == 2 + 5
+    # a number, and what stands beside it
+    assert {len(re.findall(r"(?<!\\)&", line)) for line in full} == {2 * 3}
 
 
 def lines_of(markdown):
@@ -325,8 +323,8 @@ def test_statistics_of_another_table_are_refused(tmp_path):
 
 
 def doubted(tmp_path, **more):
-    """A table with a doubt about itself, a number of a row that was run, a quoted number and a
-    quoted row."""
+    """A table with a doubt about itself, a number of a row
+    that was run, a quoted number and a quoted row."""
     quoted = {
         "id": "q",
         "label": "Q",

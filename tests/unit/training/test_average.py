@@ -1,5 +1,5 @@
-"""The moving average of the weights: its formula, what is validated and kept, and that it is part
-of the state."""
+"""The moving average of the weights: its formula,
+what is validated and kept, and that it is part of the state."""
 
 import pytest
 import torch

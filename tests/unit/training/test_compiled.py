@@ -1,5 +1,5 @@
-"""Compiled passes (traced as for `inductor`, run by torch) give the loss and gradient of plain ones
-with few graphs."""
+"""Compiled passes (traced as for `inductor`, run by torch) give the loss
+and gradient of plain ones with few graphs."""
 
 import pytest
 import torch
@@ -49,12 +49,8 @@ KINDS = {
     },
 }
 OWN_STEP = ("transformer", "acf", "x_transformer", "xlan")  # which their searches do not share
-SIZES = [
-    (3, 2, 9),
-    (4, 3, 12),
-    (2, 2, 10),
-    (5, 4, 14),
-]  # images, captions, longest caption: one bucket
+# images, captions, longest caption: one bucket
+SIZES = [(3, 2, 9), (4, 3, 12), (2, 2, 10), (5, 4, 14)]
 
 
 def batch(images, captions, longest):
@@ -98,8 +94,8 @@ def test_one_set_of_graphs_serves_all_lengths_with_the_plain_loss(kind):
     expected = losses(plain, SIZES)
     torch.testing.assert_close(result, expected, atol=1e-5, rtol=0)
     for (_, gradients), (_, exact) in zip(result, expected, strict=True):
-        # Of a key's bias, whose gradient is 0 by the softmax, nothing but rounding is left: 1e-9 of
-        # the whole.
+        # Of a key's bias, whose gradient is 0 by the softmax,
+        # nothing but rounding is left: 1e-9 of the whole.
         least = 1e-4 * torch.cat([each.flatten() for each in exact]).norm()
         for found, right in zip(gradients, exact, strict=True):
             assert (found - right).norm() < 1e-4 * right.norm().clamp(min=least)
@@ -117,10 +113,8 @@ def test_a_compiled_search_finds_the_plain_captions_with_few_graphs(name, config
     def captions():
         torch.manual_seed(0)
         with torch.no_grad():
-            memory, start = (
-                model.encode(images),
-                DecodingBatch(3, BOS, EOS, PAD, torch.device("cpu"), together=True),
-            )
+            memory = model.encode(images)
+            start = DecodingBatch(3, BOS, EOS, PAD, torch.device("cpu"), together=True)
             beams = beam_search(
                 model.step, model.start(memory), start, DecodingSettings(beam=2, max_length=6)
             )

@@ -88,15 +88,14 @@ def test_two_processes_have_the_gradients_and_weights_of_one_where_sums_are_exac
 ):
     loop, expected = alone(tmp_path / "one", stage=stage, dtype="float64")
     whole = torchrun(tmp_path / "whole", stage=stage, dtype="float64")
-    torchrun(
-        tmp_path / "killed", killed=True, stage=stage, dtype="float64", die_at=4
-    )  # in the second of four epochs
+    # in the second of four epochs
+    torchrun(tmp_path / "killed", killed=True, stage=stage, dtype="float64", die_at=4)
     resumed = torchrun(tmp_path / "killed", stage=stage, dtype="float64")
     for found, again in zip(whole, resumed, strict=True):
         for gradient, other in zip(found["gradients"], expected["gradients"], strict=True):
             torch.testing.assert_close(gradient, other, atol=1e-12, rtol=1e-10)
-        # Adam divides what is 0 but for rounding (1e-16) by its epsilon (1e-9): this is why it is
-        # not closer.
+        # Adam divides what is 0 but for rounding (1e-16)
+        # by its epsilon (1e-9): this is why it is not closer.
         same(found["weights"], expected["weights"], 1e-8)
         same(again["weights"], found["weights"], 0)
     history = torch.load(tmp_path / "whole" / "last.pt", weights_only=True)["counters"]["history"]

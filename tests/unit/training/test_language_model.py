@@ -1,5 +1,5 @@
-"""Language models on texts without pictures: what is read and left out, training, resuming, and
-what is refused."""
+"""Language models on texts without pictures:
+what is read and left out, training, resuming, and what is refused."""
 
 import gzip
 import json

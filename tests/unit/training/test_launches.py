@@ -25,9 +25,8 @@ CAUSAL = {"transformer": 6, "m2": 3}  # fused attentions of tokens over tokens, 
 @pytest.fixture
 def step(monkeypatch):
     """Return a function that counts forward and backward pass of a model of its paper's size."""
-    monkeypatch.setattr(
-        torch, "is_autocast_enabled", lambda kind: False
-    )  # it does not know the device
+    # it does not know the device
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: False)
     address = torch.Tensor.data_ptr
     monkeypatch.setattr(
         torch.Tensor, "data_ptr", lambda x: x.untyped_storage()._cdata if x.is_meta else address(x)
@@ -42,9 +41,8 @@ def step(monkeypatch):
             )
             captions = torch.empty(IMAGES, CAPTIONS, tokens + 1, dtype=torch.long)
         causal_mask(tokens, DEVICE)  # an earlier batch made it
-        index = PackedIndex(torch.ones(IMAGES, CAPTIONS, tokens, dtype=torch.bool)).to(
-            DEVICE
-        )  # found on the CPU
+        # found on the CPU
+        index = PackedIndex(torch.ones(IMAGES, CAPTIONS, tokens, dtype=torch.bool)).to(DEVICE)
         objective = CrossEntropyObjective(model, CrossEntropy(epochs=1, learning_rate=0.1))
         with CountingDevice(real=IMAGES * CAPTIONS * tokens) as device:
             monkeypatch.setattr(attention, "scaled_dot_product_attention", device.attention)

@@ -1,5 +1,5 @@
-"""The loop on a tiny captioning task: it learns, it keeps the best weights, it names what went
-wrong."""
+"""The loop on a tiny captioning task: it learns,
+it keeps the best weights, it names what went wrong."""
 
 import pytest
 import torch

@@ -85,9 +85,8 @@ def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
     memory = objective.model.encode(Images.of(images.main.values.double(), images.main.mask))
     with torch.no_grad():
         step = with_banned_tokens(objective.model.step, BANNED)
-        first = nucleus(
-            step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7
-        )  # [2, V]
+        # [2, V]
+        first = nucleus(step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7)
     sampled, _ = objective.draw(memory)
     index = PackedIndex(sampled != PAD)
     found = of_tokens(objective.policy(memory, sampled, index), sampled, index)
@@ -227,8 +226,8 @@ def test_captions_of_only_an_end_token_give_finite_losses():
 
 
 def test_a_loss_over_positions_is_the_one_over_tokens_thinned_by_the_places_after_the_end():
-    """M2's and DLCT's mean over all places: sum(A log p) / (captions x longest) beside sum(A log p)
-    / tokens."""
+    """M2's and DLCT's mean over all places:
+    sum(A log p) / (captions x longest) beside sum(A log p) / tokens."""
     batch = Batch.of([0, 1], Store().read([0, 1]), torch.empty(0))
     torch.manual_seed(1)
     tokens = of_beams()(batch)

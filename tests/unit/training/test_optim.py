@@ -96,10 +96,8 @@ def test_radam_takes_the_steps_of_torchs(dtype, atol, weight_decay):
     torch.manual_seed(0)
     ours, theirs = (torch.nn.Parameter(torch.linspace(-1, 1, 50, dtype=dtype)) for _ in range(2))
     numbers = {"betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": weight_decay}
-    built, torchs = (
-        RAdam([ours], lr=0.0, fused=True, **numbers),
-        torch.optim.RAdam([theirs], lr=0.0, **numbers),
-    )
+    built = RAdam([ours], lr=0.0, fused=True, **numbers)
+    torchs = torch.optim.RAdam([theirs], lr=0.0, **numbers)
     for step in range(1, 13):  # the second moment is trusted from the sixth step on
         gradient = torch.randn(50, dtype=dtype) * 10.0 ** torch.linspace(-6, 1, 50, dtype=dtype)
         for weight, optimizer in ((ours, built), (theirs, torchs)):

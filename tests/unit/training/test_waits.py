@@ -92,9 +92,8 @@ def test_a_self_critical_step_reads_no_number_of_its_pass_with_gradient_before_t
     after = waits.before_backward[len(before) :]
     # Rewards are on the CPU: their mean and deviation are read there.
     assert after == ["read", "read"]
-    assert waits.after_backward == [
-        "read"
-    ]  # loss, norm of the gradient and the policy's numbers at once
+    # loss, norm of the gradient and the policy's numbers at once
+    assert waits.after_backward == ["read"]
 
 
 @pytest.mark.parametrize(

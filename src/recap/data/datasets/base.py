@@ -1,5 +1,5 @@
-"""What readers of data sets share: their interface, the check that every picture is there once, and
-Karpathy's form.
+"""What readers of data sets share: their interface,
+the check that every picture is there once, and Karpathy's form.
 
 Flickr8k, Flickr30k and whatever is written alike need no more than this form.
 """
@@ -49,14 +49,13 @@ class Reader(Protocol):
 
 
 def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:
-    """Refuse files (with their image ids) that have no picture or seem to be several, and two that
-    would share one."""
+    """Refuse files (with their image ids) that have no picture
+    or seem to be several, and two that would share one."""
     for file in ids:
         if VIEWS in file:
             raise DataError(
                 f"{annotations}: image id {ids[file]} has the file {file!r}, and {VIEWS!r} "
-                "separates the views of an "
-                "image in the corpus; rename the picture"
+                "separates the views of an image in the corpus; rename the picture"
             )
     if not source.roots:
         return  # captions alone are read (`DatasetConfig.captions_alone`)
@@ -65,19 +64,17 @@ def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pat
         hint = source.other_case(missing[0])
         raise DataError(
             f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in "
-            f"{source}{hint}{more}; "
-            f"add it, or remove the image from {annotations}"
+            f"{source}{hint}{more}; add it, or remove the image from {annotations}"
         )
     owners: dict[object, str] = {}
     for file in ids:
-        # a/1.jpg and b/1.jpg both fall back to a lone 1.jpg; one of them would get the other's
-        # picture.
+        # a/1.jpg and b/1.jpg both fall back to a lone 1.jpg;
+        # one of them would get the other's picture.
         owner = owners.setdefault(source.locate(file), file)
         if owner != file:
             raise DataError(
                 f"{file} (image id {ids[file]}) and {owner} (image id {ids[owner]}) are found as "
-                "one picture; "
-                f"name all folders of images"
+                "one picture; name all folders of images"
             )
 
 
@@ -135,8 +132,7 @@ def read_karpathy(
         if image_id in ids or file in files:
             raise DataError(
                 f"{annotations}: image id {image_id} in split {split!r} ({file}): its id or its "
-                "file is duplicated; an "
-                "image may occur once, in one split"
+                "file is duplicated; an image may occur once, in one split"
             )
         ids.add(image_id)
         files.add(file)

@@ -31,8 +31,8 @@ from recap.settings.datasets import (
     CocoPicturesDataset,
 )
 
-# The words that Karpathy's file gives at a count of 6; papers count <unk> among them (9,487), and
-# the end too (9,488).
+# The words that Karpathy's file gives at a count of 6;
+# papers count <unk> among them (9,487), and the end too (9,488).
 WORDS = (9_486, 9_487)
 _NAME = re.compile(r"(?:COCO_((?:train|val|test)20\d\d)_)?(\d{12})\.jpg")
 
@@ -79,8 +79,8 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
             annotations, {part: read_list(file) for part, file in lists.items()}, spec.partial
         )
     check_counts(captions, where, partial=spec.partial, karpathy=spec.val_list is None)
-    # Pictures of 2014 and of 2017 have other names; one that is under none of them keeps that of
-    # its annotation.
+    # Pictures of 2014 and of 2017 have other names;
+    # one that is under none of them keeps that of its annotation.
     forms = (
         "train2014/COCO_train2014_{:012d}.jpg",
         "val2014/COCO_val2014_{:012d}.jpg",
@@ -101,8 +101,8 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
 def read_plain(
     annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool
 ) -> list[Caption]:
-    """Read plain annotations (``captions_train2014.json`` ...) by lists of 'val' and 'test': image
-    id -> name.
+    """Read plain annotations (``captions_train2014.json`` ...)
+    by lists of 'val' and 'test': image id -> name.
 
     Pictures on no list are for training; with ``partial``, listed ones may be absent.
     """
@@ -123,13 +123,10 @@ def read_plain(
                 if entry.image_id not in names:
                     raise DataError(
                         f"{path}: caption id {entry.id} of image id {entry.image_id}, of which "
-                        "there is no such image; "
-                        "correct or remove it"
+                        "there is no such image; correct or remove it"
                     )
-                split, words = (
-                    split_of.get(entry.image_id, "train"),
-                    [*map(sys.intern, tokenize(entry.caption))],
-                )
+                split = split_of.get(entry.image_id, "train")
+                words = [*map(sys.intern, tokenize(entry.caption))]
                 captions.append(
                     Caption(
                         entry.image_id, names[entry.image_id], split, entry.id, entry.caption, words
@@ -144,15 +141,15 @@ def read_plain(
     if absent and not partial:
         raise DataError(
             f"{annotations[0]}: image id {absent[0]} of the {split_of[absent[0]]} list is not in "
-            "the annotations (nor "
-            f"are {len(absent) - 1} others); name all annotations, or say `partial: true`"
+            f"the annotations (nor are {len(absent) - 1} others); name all annotations, "
+            "or say `partial: true`"
         )
     return captions
 
 
 def read_list(path: Path) -> dict[int, str]:
-    """Read one of Karpathy's lists: lines ``val2014/COCO_val2014_000000391895.jpg 391895``, as
-    image id -> name."""
+    """Read one of Karpathy's lists: lines
+    ``val2014/COCO_val2014_000000391895.jpg 391895``, as image id -> name."""
     if not path.is_file():
         raise MissingData(
             f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'"
@@ -209,8 +206,8 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
     if images != COCO_IMAGES or len(captions) != COCO_CAPTIONS:
         raise DataError(
             f"{where}: {shares} images and {len(captions):,} captions, where COCO in Karpathy's "
-            f"split has {whole} and "
-            f"{COCO_CAPTIONS:,}; fetch the files again, or say `partial: true` if a part is meant"
+            f"split has {whole} and {COCO_CAPTIONS:,}; fetch the files again, or say `partial: "
+            "true` if a part is meant"
         )
     if karpathy and words not in WORDS:
         raise DataError(

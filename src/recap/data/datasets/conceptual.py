@@ -24,14 +24,13 @@ from recap.data.subsets import VALIDATION, first_survivors, rank
 from recap.data.tokenizer import tokenize
 from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
 
-# Image ids of the test split start here, so that they do not depend on how long the training TSV
-# is.
+# Image ids of the test split start here,
+# so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000
 SHARD = 500  # rows whose pictures are in one folder
 _READ = ["row", "url", "status", "bytes", "source_sha256"]  # what the corpus needs of a record
-REPEATED = (
-    5  # a picture of so many rows or more is what a host answers in place of pictures that are gone
-)
+# a picture of so many rows or more is what a host answers in place of pictures that are gone
+REPEATED = 5
 _AGAIN = {
     "missing": "run `recap data conceptual-download` first",
     "damaged": "delete it and download again",
@@ -70,8 +69,7 @@ class Record:
 
     @property
     def source(self) -> int:
-        """The picture as it was fetched, as a number of 8 bytes: millions of them are held in
-        memory."""
+        """The picture as it was fetched, in 8 bytes: millions of them are held in memory."""
         return int(self.source_sha256[:16], 16)
 
 
@@ -87,9 +85,8 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     """
     tsvs = {"train": inputs / spec.train, "validation": inputs / spec.validation}
     survivors = {part: inputs / spec.images / part / SURVIVORS for part in tsvs}
-    count = _count_records(
-        survivors["train"]
-    )  # of the TSV, too, or the lists do not belong together
+    # of the TSV, too, or the lists do not belong together
+    count = _count_records(survivors["train"])
     warn_of_part(tsvs["train"], count, TRAINING_ROWS, "rows")
     warn_of_part(
         tsvs["validation"], _count_records(survivors["validation"]), VALIDATION_ROWS, "rows"
@@ -146,8 +143,8 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
 
 
 def find_placeholders(lists: Collection[Path], name: str) -> frozenset[int]:
-    """Return the pictures that REPEATED rows or more have (`Record.source`), and say which hosts
-    answer with them."""
+    """Return the pictures that REPEATED rows or more have (`Record.source`),
+    and say which hosts answer with them."""
 
     def fetched() -> Iterator[Record]:
         return (record for path in lists for record in read_records(path, _READ) if record.ok)
@@ -163,8 +160,8 @@ def find_placeholders(lists: Collection[Path], name: str) -> frozenset[int]:
         ((host, count),) = hosts.most_common(1)
         log.warning(
             f"{name}: {hosts.total():,} rows left out, whose picture {REPEATED} rows or more have: "
-            "some hosts answer "
-            f"with one picture for all that are gone. Most are of {host} ({count:,})"
+            "some hosts answer with one picture for all that are gone. Most "
+            f"are of {host} ({count:,})"
         )
     return placeholders
 
@@ -226,8 +223,7 @@ def read_tsv(path: Path) -> Iterator[Row]:
             except ValueError as error:
                 raise DamagedData(
                     f"{path}: line {number + 1}: expected 'caption TAB url' in UTF-8 ({error}); "
-                    "correct the line, or "
-                    "fetch the file again if it ends there"
+                    "correct the line, or fetch the file again if it ends there"
                 ) from error
             yield Row(number, caption, url)
     if number < 0:
@@ -235,8 +231,7 @@ def read_tsv(path: Path) -> Iterator[Row]:
 
 
 def read_records(path: Path, names: Sequence[str] | None = None) -> Iterator[Record]:
-    """Yield the records of a shard or of a survivors list, or some columns of them, in bounded
-    memory."""
+    """Yield records of a shard or of a survivors list, or some columns, in bounded memory."""
     import pyarrow.parquet as pq
 
     with (

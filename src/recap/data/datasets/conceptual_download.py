@@ -1,5 +1,5 @@
-"""Pictures of Conceptual Captions: from a list of addresses to shards of shrunk JPEGs, and to the
-list of what is left.
+"""Pictures of Conceptual Captions:
+from a list of addresses to shards of shrunk JPEGs, and to the list of what is left.
 
 Rows are taken in shards, whole or not at all, so that a killed download loses little.
 """
@@ -59,8 +59,8 @@ def download(
     rounds: int = 3,
     only: Path | None = None,
 ) -> dict[str, Any]:
-    """Fetch the pictures of a TSV into ``out`` and list what became of each row; the same command
-    continues.
+    """Fetch the pictures of a TSV into ``out``
+    and list what became of each row; the same command continues.
 
     ``out`` gets ``<shard>/<row>.jpg``, ``survivors.parquet`` (status, error, size and hashes per
     row) and ``survivors.json`` (counts and success rate). A picture that is there with its recorded
@@ -174,8 +174,7 @@ def write_records(path: Path, groups: Iterable[Sequence[Record]]) -> None:
 
 
 class Failure(Exception):
-    """Why a picture was not had: a status of one or two words, a detail, and whether asking again
-    may help."""
+    """Why a picture is missing: a status, a detail, and whether asking again may help."""
 
     def __init__(
         self, status: str, detail: str = "", *, passing: bool = False, wait: float | None = None
@@ -183,17 +182,14 @@ class Failure(Exception):
         super().__init__(status)
         # Addresses of memory differ from run to run.
         detail = re.sub(r"<?([\w.]+) object at 0x[0-9a-fA-F]+>?", r"\1", detail)
-        self.status, self.detail, self.passing, self.wait = (
-            status,
-            " ".join(detail.split())[:200],
-            passing,
-            wait,
-        )
+        self.status = status
+        self.detail = " ".join(detail.split())[:200]
+        self.passing = passing
+        self.wait = wait
 
 
 class _Download:
-    """One run: at most ``workers`` requests at once over all hosts, ``attempts`` per url and
-    round."""
+    """At most ``workers`` requests at once to all hosts, ``attempts`` per url and round."""
 
     def __init__(
         self, out: Path, min_side: int, *, workers: int, attempts: int, backoff: float
@@ -214,9 +210,8 @@ class _Download:
                 connector=aiohttp.TCPConnector(
                     limit=self.workers, limit_per_host=PER_HOST, ttl_dns_cache=600
                 ),
-                timeout=aiohttp.ClientTimeout(
-                    total=timeout
-                ),  # from looking up the name to the last byte
+                # from looking up the name to the last byte
+                timeout=aiohttp.ClientTimeout(total=timeout),
                 trust_env=True,  # proxies
                 headers={"User-Agent": _AGENT, "Accept": "image/*,*/*;q=0.5"},
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -273,8 +268,7 @@ class _Download:
         return {r.row for r in fetched if not r.ok and r.status not in GONE and r.row not in known}
 
     def _intact(self, shard: int, members: Sequence[Row]) -> dict[int, Record]:
-        """Return the records of earlier runs that still hold: same url, and the picture is there as
-        recorded."""
+        """Return the records of earlier runs that still hold: same url, picture as recorded."""
         urls = {row.number: row.url for row in members}
         intact = {}
         for record in read_shard(self.out, shard).values():
@@ -312,8 +306,7 @@ class _Download:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
     async def _fetch(self, url: str) -> bytes:
-        """Return the bytes behind a url; a failure that may pass is tried again after a growing
-        backoff."""
+        """Return the bytes behind a url; passing failures are retried after a growing backoff."""
         attempt = 0
         while True:
             try:
@@ -328,8 +321,7 @@ class _Download:
             await asyncio.sleep(min(wait, LONGEST_WAIT))
 
     async def _get(self, url: str) -> bytes:
-        """Return the bytes behind a url, which may name another few times, though not one within
-        this network."""
+        """Return the bytes behind a url; it may redirect a few times, not into this network."""
         import aiohttp
 
         target = url
@@ -371,8 +363,8 @@ async def _body(answer: ClientResponse) -> bytes:
 
 
 def shrunk(content: bytes, *, min_side: int) -> tuple[bytes, tuple[int, int], tuple[int, int]]:
-    """Return fetched bytes as RGB JPEG without metadata, with a shorter side of at most
-    ``min_side`` (0: as it is).
+    """Return fetched bytes as RGB JPEG without metadata,
+    with a shorter side of at most ``min_side`` (0: as it is).
 
     Beside the JPEG: its width and height, and those before.
     """

@@ -56,8 +56,7 @@ def read_splits(path: Path, shares: Shares | None) -> dict[str, str]:
         if "split" in next(csv_rows(path))[1]:
             raise DataError(
                 f"{path}: line 1: there is a column 'split', but the settings draw a random split; "
-                "remove the column, "
-                "or the key `split`"
+                "remove the column, or the key `split`"
             )
         return dict(sorted(draw({row.file for _, row in csv_entries(path, Row)}, shares).items()))
     splits: dict[str, str] = {}
@@ -65,15 +64,13 @@ def read_splits(path: Path, shares: Shares | None) -> dict[str, str]:
         if splits.setdefault(row.file, row.split) != row.split:
             raise DataError(
                 f"{where}: {row.file} is in the split {row.split!r}, and in {splits[row.file]!r} "
-                "above; give each "
-                "image one split"
+                "above; give each image one split"
             )
     return dict(sorted(splits.items()))
 
 
 def draw(files: Iterable[str], shares: Shares) -> dict[str, str]:
-    """Return a random split of files: sorted by a hash of seed and name, so a new file moves few of
-    the others."""
+    """Return a random split of files, by a hash of seed and name: a new file moves few others."""
     ordered = sorted(files, key=lambda file: (derived_seed(shares.seed, "split", file), file))
     train = round(len(ordered) * shares.train)
     val = round(len(ordered) * (shares.train + shares.val))

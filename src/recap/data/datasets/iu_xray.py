@@ -1,5 +1,5 @@
-"""IU X-ray: studies of the Indiana University collection, each with its views and the findings of
-its report.
+"""IU X-ray: studies of the Indiana University collection,
+each with its views and the findings of its report.
 
 A study is one row of the corpus: image id and caption id are the number of its report, and its file
 names all its views in the order of the report's XML (see `recap.data.corpus.VIEWS`). Into the
@@ -34,8 +34,7 @@ from recap.settings.datasets import IuXrayDataset
 
 
 class AnnotatedStudy(Entry):
-    """A study of the annotation: its id starts with the report's uid, and ``k.png`` is picture k of
-    the report."""
+    """A study of the annotation; its id starts with the report's uid, ``k.png`` is picture k."""
 
     id: Annotated[String, Field(pattern=r"^CXR\d+_\S+$")]
     report: Annotated[String, Field(pattern=r"\S")]
@@ -87,9 +86,8 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
         uid, pictures = next(iter(lacking.items()))
         raise DataError(
             f"{', '.join(spec.images)}: {len(lacking)} studies lack a picture (the first is {uid}: "
-            f"{pictures[0]}), "
-            f"more than max_missing = {spec.max_missing}; complete the images, or raise "
-            "max_missing to go without them"
+            f"{pictures[0]}), more than max_missing = {spec.max_missing}; complete the images, or "
+            "raise max_missing to go without them"
         )
     studies = [study for study in candidates if study.uid not in lacking]
     if not spec.annotations:
@@ -129,8 +127,8 @@ def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:
             if max(numbers) >= len(report.pictures):
                 raise DataError(
                     f"{path}: the study {entry.id}: asks for view {max(numbers)}, but its report "
-                    "refers to "
-                    f"{len(report.pictures)} pictures, counted from 0; correct the annotation"
+                    f"refers to {len(report.pictures)} pictures, counted from 0; "
+                    "correct the annotation"
                 )
             pictures = tuple(report.pictures[number] for number in numbers)
             studies[report.uid] = Study(report.uid, entry.report, pictures, split)
@@ -138,8 +136,8 @@ def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:
 
 
 def drawn(studies: Sequence[Study], *, seed: int) -> list[Study]:
-    """Give studies a split, 7 : 1 : 2 at random, the same on every machine and for every order of
-    the studies.
+    """Give studies a split, 7 : 1 : 2 at random,
+    the same on every machine and for every order of the studies.
 
     Train and val are rounded up, which gives 2,069 / 296 / 590 for the 2,955 studies that Chen et
     al. kept.
@@ -175,9 +173,8 @@ def pack_pictures(sources: Sequence[Path], wanted: Container[str], out: Path) ->
                         f"{source}: there are two pictures {picture.stem}; remove one of them"
                     )
                 files[picture.stem] = picture.name
-                archive.writestr(
-                    zipfile.ZipInfo(picture.name), content
-                )  # without a date: equal bytes
+                # without a date: equal bytes
+                archive.writestr(zipfile.ZipInfo(picture.name), content)
     return files
 
 
@@ -190,8 +187,8 @@ def _write_studies(
     spec: IuXrayDataset,
     out: Path,
 ) -> None:
-    """Write and print what leads from all reports, and from those that an annotation names, to the
-    studies in use."""
+    """Write and print what leads from all reports,
+    and from those that an annotation names, to the studies in use."""
 
     def by_split(counted: Sequence[Study]) -> str:
         splits = Counter(study.split for study in counted)

@@ -32,8 +32,7 @@ class Study:
 
 
 def read_reports(path: Path) -> dict[str, Study]:
-    """Read all reports of a tgz, zip or folder of XML files, by uid and in the order of their
-    numbers."""
+    """Read all reports of a tgz, zip or folder of XML files, by uid, in order of their numbers."""
     reports: dict[str, Study] = {}
     for name, content in contents(
         path, wanted=lambda name: name.endswith(".xml"), max_bytes=_REPORT_BYTES

@@ -1,5 +1,4 @@
-"""What the built-in scenes can hold, captions that say so, and which statements about a scene are
-true."""
+"""The objects of the built-in scenes, their captions, and whether a statement is true."""
 
 from __future__ import annotations
 
@@ -240,8 +239,7 @@ def article(following: str) -> str:
 
 
 def is_true(caption: str, scene: Statement) -> bool:
-    """Return whether a caption is a sentence of the grammar and all that it says holds in a
-    scene."""
+    """Return whether a caption is a sentence of the grammar and wholly true of a scene."""
     stated = parse(caption)
     if (
         stated is None
@@ -256,8 +254,8 @@ def is_true(caption: str, scene: Statement) -> bool:
 
 
 def relation_is_true(caption: str, scene: Statement) -> bool:
-    """Return whether a caption says of a scene's two groups which lies left of or above which, and
-    is right about it.
+    """Return whether a caption says of a scene's two groups
+    which lies left of or above which, and is right about it.
 
     Numbers, sizes, textures and background do not count; colours and shapes tell which group is
     which, so that they may be wrong as long as each group said is more like its own than like the
@@ -302,8 +300,8 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
 
 
 def parse(caption: str) -> Statement | None:
-    """Return what a caption says, or None where it is no sentence of the grammar or its parts
-    disagree in number."""
+    """Return what a caption says, or None where it is no sentence
+    of the grammar or its parts disagree in number."""
     match = next(filter(None, (pattern.fullmatch(caption) for pattern in _SENTENCES)), None)
     parts: dict[str, str | None] = match.groupdict() if match else {}
     groups = tuple(
@@ -328,8 +326,7 @@ def parse(caption: str) -> Statement | None:
 
 
 def _group(phrase: str) -> Things | None:
-    """Return the group that a noun phrase names, or None where article, number and noun do not
-    agree."""
+    """Return the group that a noun phrase names; None where article, number and noun disagree."""
     match = re.fullmatch(_PHRASE, phrase)
     assert match is not None
     names = ("number", "words", "size", "colour", "before", "noun", "after")
@@ -357,11 +354,8 @@ _SINGULAR = _meanings({shape: SHAPE_NAMES.get(shape, (shape,)) for shape in SHAP
 _PLURAL = {plural(noun): shape for noun, shape in _SINGULAR.items()}
 _COUNTS = {"a": 1, "an": 1, PAIR: 2, **{word: count for count, word in enumerate(NUMBERS) if count}}
 _SIZES, _TEXTURES, _GROUNDS = _meanings(SIZE_NAMES), _meanings(TEXTURE_NAMES), _meanings(GROUNDS)
-_PLACES = {
-    1: _meanings(SPOT_NAMES),
-    2: _meanings(PAIRS),
-    3: _meanings(LINES),
-}  # 3: of three and more
+# 3: of three and more
+_PLACES = {1: _meanings(SPOT_NAMES), 2: _meanings(PAIRS), 3: _meanings(LINES)}
 _PLACES[1] |= {f"{spot} of the picture": meaning for spot, meaning in _PLACES[1].items()}
 _LINKS = _meanings(RELATIONS)
 _SIDES = {sides: relation for relation, sides in SIDES.items()}

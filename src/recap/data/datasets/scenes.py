@@ -1,5 +1,5 @@
-"""The built-in data set: invented scenes of a few objects, whose captions need counting, colours
-and relations.
+"""The built-in data set: invented scenes of a few objects,
+whose captions need counting, colours and relations.
 
 A scene is one group of equal objects, or two groups of which one lies left of or above the other.
 Lengths are shares of the picture's edge. Every object is painted on a canvas three times too large,
@@ -43,24 +43,15 @@ from recap.settings.datasets import PICTURES, SCENE_CAPTIONS, ScenesDataset
 TEXTURED = ("circle", "square", "triangle", "heart")
 EDGES = {"small": (0.215, 0.235), "large": (0.34, 0.39)}
 MAX_PER_KIND = 5  # objects of a group; large ones are one fewer
-_SEVERAL = (
-    (2, 1),
-    (1, 2),
-    (3, 1),
-    (1, 3),
-    (4, 1),
-    (1, 4),
-    (2, 2),
-    (2, 3),
-    (3, 2),
-)  # how many two groups hold
+# how many two groups hold
+_SEVERAL = ((2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (1, 4), (2, 2), (2, 3), (3, 2))
 _MARGIN = 0.03
 _GAP = 0.02
 
 
 def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
-    """Write images.zip and boxes.json into ``out`` and return five captions per picture; arguments
-    as of a `Reader`.
+    """Write images.zip and boxes.json into ``out``
+    and return five captions per picture; arguments as of a `Reader`.
 
     Equal settings give equal bytes. No two pictures share a description. Pictures are numbered test
     first, then val, then train, so that another number of training pictures leaves the test
@@ -83,9 +74,8 @@ def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
                 scene, size=spec.size, random=generator(seed, "picture", number)
             )
             picture.save(content, format="PNG", compress_level=6)
-            entry = zipfile.ZipInfo(
-                file, date_time=(2000, 1, 1, 0, 0, 0)
-            )  # the same on every day and system
+            # the same on every day and system
+            entry = zipfile.ZipInfo(file, date_time=(2000, 1, 1, 0, 0, 0))
             entry.create_system, entry.external_attr = 3, 0o644 << 16
             archive.writestr(entry, content.getvalue())
             about = {
@@ -118,8 +108,7 @@ def distinct_scenes(count: int, max_per_kind: int, seed: int) -> Iterator[Scene]
 
 
 def invent_scene(random: np.random.Generator, max_per_kind: int) -> Scene:
-    """Draw a scene of groups of up to `max_per_kind` objects: three in ten have one group, the
-    others two."""
+    """Draw a scene's groups of up to `max_per_kind` objects: one (3 in 10) or two."""
     background = BACKGROUNDS[int(random.choice(len(BACKGROUNDS), p=(0.25, 0.25, 0.2, 0.15, 0.15)))]
     if random.random() < 0.3:
         return _one_group(random, background, max_per_kind)
@@ -186,8 +175,8 @@ def _placed(
 def _inside(
     random: np.random.Generator, area: tuple[float, float, float, float], edge: float
 ) -> Point:
-    """Return a centre so that the object stays in the area (left, top, right, bottom) with half a
-    gap to spare."""
+    """Return a centre so that the object stays
+    in the area (left, top, right, bottom) with half a gap to spare."""
     half = (edge + _GAP) / 2
     left, top, right, bottom = area
     return (
@@ -257,8 +246,8 @@ _LIGHT, _DARK = (226, 226, 222), (180, 180, 178)
 def paint(
     scene: Scene, *, size: int, random: np.random.Generator
 ) -> tuple[Image.Image, list[dict[str, Any]]]:
-    """Return the RGB picture of a scene, ``size`` pixels wide and high, and where and how each
-    object was painted.
+    """Return the RGB picture of a scene, ``size`` pixels wide
+    and high, and where and how each object was painted.
 
     ``box`` is left, top, right and bottom in pixels of the finished picture; ``drawn`` is left, top
     and edge of the square that the shape fills, in pixels of the large canvas, and its turn in
@@ -297,8 +286,8 @@ def paint(
 
 
 def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -> np.ndarray:
-    """Return where an object, ``drawn`` as `paint` says, was painted on the large canvas, bool [3
-    size, 3 size]."""
+    """Return where an object, ``drawn`` as `paint` says,
+    was painted on the large canvas, bool [3 size, 3 size]."""
     left, top, edge, turn = drawn
     canvas = Image.new("L", (size * _OVER, size * _OVER), 0)
     canvas.paste(_mask(shape, _outline(shape, math.radians(turn)), edge, edge), (left, top))
@@ -345,8 +334,7 @@ def _mask(shape: str, outline: np.ndarray, edge: int, full: int) -> Image.Image:
 
 
 def _outline(shape: str, turn: float) -> np.ndarray:
-    """Return the corners of a shape, float [corners, 2] from 0 to 1, turned and fitted into the
-    unit square."""
+    """Return the corners of a shape, float [corners, 2] from 0 to 1, turned, in the unit square."""
     angles = np.linspace(0, 2 * np.pi, 64, endpoint=False)
     if shape in ("circle", "ring"):
         points = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -384,8 +372,8 @@ _CORNERS = {
 
 
 def _texture(name: str, edge: int, ink: tuple[int, ...], canvas: int) -> np.ndarray:
-    """Return the body of an object, uint8 [edge, edge, 3]: its colour, with white stripes or dots
-    if asked for."""
+    """Return the body of an object, uint8 [edge, edge, 3]:
+    its colour, with white stripes or dots if asked for."""
     if name == "plain":
         return np.tile(np.asarray(ink, np.uint8), (edge, edge, 1))
     rows, columns = _coordinates(edge)

@@ -1,5 +1,4 @@
-"""Untrusted archives: their files one after the other, read or unpacked, each whole, continued
-after interruptions."""
+"""Reads and unpacks untrusted archives file by file, and continues after interruptions."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ from recap.core.files import exclusive, writing
 from recap.core.log import progress
 from recap.core.process import cause, limited_memory
 
-# What the standard library raises for archives that are damaged or packed in a way it does not
-# know.
+# What the standard library raises for archives
+# that are damaged or packed in a way it does not know.
 DAMAGED = (
     *(
         OSError,
@@ -48,21 +47,20 @@ CHUNK = 2**20
 LARGEST_GROWTH = 100
 ALWAYS_ALLOWED = 2**30
 _LONGEST = 255  # bytes of one name on the usual file systems
-# Control characters end lines and steer terminals, invisible ones make two names look alike, half a
-# pair is no text.
+# Control characters end lines and steer terminals,
+# invisible ones make two names look alike, half a pair is no text.
 _REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 class Member(NamedTuple):
-    """One file of an archive: its name as written there, the bytes it declares, and how to open
-    it."""
+    """One file of an archive: its name there, the bytes it declares, and how to open it."""
 
     name: str
     size: int
     open: Callable[[], Any]  # a binary stream
 
 
-def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
+def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:  # noqa: C901
     """Yield the regular files of a folder, zip, tar or tgz.
 
     With ``names``, what is not to be unpacked is refused.
@@ -98,8 +96,8 @@ def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
                         )
                     if info.isfile():
                         yield Member(info.name, info.size, partial(tar.extractfile, info))
-            # tarfile takes an end between two files for the end; only gzip's own end tells that
-            # nothing is missing.
+            # tarfile takes an end between two files for the end;
+            # only gzip's own end tells that nothing is missing.
             while stream.read(CHUNK):
                 pass
 
@@ -118,8 +116,7 @@ def contents(
             if member.size > max_bytes:
                 raise DataError(
                     f"{path}: {member.name} unpacks to {member.size} bytes, more than {max_bytes}; "
-                    "is this the right "
-                    "archive?"
+                    "is this the right archive?"
                 )
             with member.open() as stream:
                 yield member.name, stream.read()
@@ -130,8 +127,8 @@ def contents(
 def damage(path: Path, error: Exception) -> DataError:
     """Return the sentence about an archive that raised one of DAMAGED."""
     reason = cause(error)
-    # What filled the memory is still held by the library's frames, and removing a folder needs
-    # some.
+    # What filled the memory is still held by the library's frames,
+    # and removing a folder needs some.
     traceback.clear_frames(error.__traceback__)
     if isinstance(error, NotImplementedError):
         return DataError(
@@ -179,7 +176,7 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     return len(places)
 
 
-def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit: int) -> list[str]:
+def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit: int) -> list[str]:  # noqa: C901
     """Write every member that fits and is nowhere yet below ``folder``; return the places of all.
 
     A `*` stands for folders, too, and leading folders without one are left out: `trainval/*.tsv`
@@ -200,8 +197,7 @@ def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit:
             if total > limit:
                 raise DataError(
                     f"{archive}: unpacks to more than {limit / 2**30:.3g} GiB; if that is right, "
-                    "raise the limit with "
-                    "--limit-gb"
+                    "raise the limit with --limit-gb"
                 )
             places.append(str(name.relative_to(fixed)))
             path, there = folder / places[-1], into / places[-1]
@@ -211,9 +207,8 @@ def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit:
                         f"{there}: is not {member.name!r} of {archive}, which is to be there; move "
                         "it away"
                     )
-            elif not (
-                path.is_file() and path.stat().st_size == member.size
-            ):  # else an interrupted unpacking wrote it
+            elif not (path.is_file() and path.stat().st_size == member.size):
+                # Not there, or an interrupted unpacking wrote a part of it.
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(member, path, archive)
     except DAMAGED as error:

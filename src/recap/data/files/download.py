@@ -1,5 +1,5 @@
-"""One address into one part file: continued after any interruption, retried with back-off, never
-led astray.
+"""One address into one part file:
+continued after any interruption, retried with back-off, never led astray.
 
 A redirect of a public address may lead to public addresses of the web alone.
 """
@@ -41,8 +41,8 @@ class DownloadError(RecapError):
 
 @dataclass(frozen=True)
 class Transfer:
-    """How to fetch: seconds without a byte before a try is given up, unit of the back-off, who is
-    told of new bytes."""
+    """How to fetch: seconds without a byte before a try is given up,
+    unit of the back-off, who is told of new bytes."""
 
     timeout: float = 60.0
     pause: float = 1.0
@@ -51,8 +51,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Part:
-    """The beginning of a file; ``<part>.json`` says which version of which address it is the
-    beginning of."""
+    """The beginning of a file; ``<part>.json`` names its address and version."""
 
     path: Path
     file: IO[bytes]
@@ -101,8 +100,8 @@ def locked_part(path: Path) -> Iterator[Part]:
 
 
 def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: Transfer) -> bool:
-    """Fetch ``url`` into a part file, continuing what is there already if it is the beginning of
-    the same version.
+    """Fetch ``url`` into a part file,
+    continuing what is there already if it is the beginning of the same version.
 
     If a published hash will check the bytes (``hashed``), a beginning may come from elsewhere.
     Returns whether the file was put together from more than one answer.
@@ -144,8 +143,8 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
 
 
 def _headers(url: str, part: Part, hashed: bool) -> dict[str, str]:
-    """Ask for the rest only if something will notice a changed file: the server by If-Range, or the
-    hash at the end."""
+    """Ask for the rest only if something will notice a changed file:
+    the server by If-Range, or the hash at the end."""
     headers, before = {"Accept-Encoding": "identity", "User-Agent": "recap"}, part.version
     validator = before.get("validator") if before.get("url") == url else None
     if part.size and before and (validator or hashed):
@@ -197,8 +196,8 @@ def _receive(
     else:
         before = part.version
         continued = response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
-        # Some servers do not know If-Range and continue whatever they have now. What a version
-        # leaves out may be equal.
+        # Some servers do not know If-Range and continue whatever they have now.
+        # What a version leaves out may be equal.
         keys = ("total", "validator") if before.get("url") == url else ("total",)
         agree = bool(before) and all(
             before.get(key) in (None, offered[key]) or offered[key] is None for key in keys
@@ -206,8 +205,8 @@ def _receive(
         if response.status_code == 416 or encoded or not continued or not agree:
             part.restart()
             return False
-    # Whatever has come is written at once: a reset connection or a killed process loses nothing of
-    # it.
+    # Whatever has come is written at once:
+    # a reset connection or a killed process loses nothing of it.
     while content := response.raw.read1(CHUNK, decode_content=encoded):
         part.file.write(content)
         part.file.flush()
@@ -230,8 +229,8 @@ def _offered(url: str, response: Response) -> dict[str, Any]:
 
 
 def guarded_session(url: str) -> Session:
-    """Return a session for one address that follows few redirects, and raises DownloadError at one
-    that is refused."""
+    """Return a session for one address that follows few redirects,
+    and raises DownloadError at one that is refused."""
     import requests
 
     def check(response: Response, **_: Any) -> None:
@@ -247,8 +246,8 @@ def guarded_session(url: str) -> Session:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what a failed request ended with, without the pools and retries that the libraries
-    wrap it in."""
+    """Return what a failed request ended with,
+    without the pools and retries that the libraries wrap it in."""
     inner: object = error
     while isinstance(inner, Exception):
         error = inner

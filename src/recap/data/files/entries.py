@@ -23,9 +23,8 @@ _SEPARATOR = re.compile(r"\s*([,\]])\s*")
 _DECODER = json.JSONDecoder()
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # of an image or a caption
-String = Annotated[
-    str, Field(min_length=0)
-]  # with a bound, pydantic refuses half of a surrogate pair
+# with a bound, pydantic refuses half of a surrogate pair
+String = Annotated[str, Field(min_length=0)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -76,15 +75,15 @@ def csv_entries(path: Path, kind: type[EntryT]) -> Iterator[tuple[str, EntryT]]:
 
 
 def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tuple[int, list[str]]]:
-    """Yield line and cells of the header, then of each row of a CSV in UTF-8, one at a time; empty
-    rows are left out.
+    """Yield line and cells of the header, then of each row
+    of a CSV in UTF-8, one at a time; empty rows are left out.
 
     The separator is the one that the first line uses most (Excel writes semicolons where a comma is
     the decimal point).
     """
     line, columns = 1, 0
-    # A byte that is no UTF-8 becomes half of a surrogate pair, which is refused with the number of
-    # the line.
+    # A byte that is no UTF-8 becomes half of a surrogate pair,
+    # which is refused with the number of the line.
     with (
         reading(path, DataError, missing="correct its name or the inputs folder"),
         path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
@@ -109,8 +108,7 @@ def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tupl
         except csv.Error as error:
             raise DataError(
                 f"{path}: line {line}: not a valid CSV row ({error}); put double quotes around a "
-                "caption with a "
-                "separator or a quote in it, and double each quote in it"
+                "caption with a separator or a quote in it, and double each quote in it"
             ) from error
 
 
@@ -118,8 +116,7 @@ def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tupl
 
 
 def read_json_of(path: Path, pattern: str = "*.json") -> Any:
-    """Return the content of a JSON file, or of the one file in a zip whose base name fits the
-    pattern."""
+    """Return the content of a JSON file, or of the one in a zip whose base name fits."""
     with _reading(path):
         return json.loads(_only(path, pattern))
 
@@ -134,8 +131,8 @@ def read_jsons(path: Path, pattern: str) -> dict[str, Any]:
 
 
 def each_of(path: Path, pattern: str, key: str) -> Iterator[Any]:
-    """Yield the elements of the list that the object in a JSON file, or in the one of a zip, has
-    under a key.
+    """Yield the elements of the list that the object in a JSON file,
+    or in the one of a zip, has under a key.
 
     Memory holds the text and one element; COCO's captions, read whole, take six times their text.
     """
@@ -178,8 +175,7 @@ def _only(path: Path, pattern: str) -> bytes:
 
 
 def _contents(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and bytes of a lone file, or of each file in a zip whose base name fits a
-    pattern."""
+    """Yield name and bytes of a lone file, or of each in a zip whose base name fits a pattern."""
     if not zipfile.is_zipfile(path):
         yield path.name, path.read_bytes()
         return

@@ -1,5 +1,5 @@
-"""Outside files into the inputs folder: from a local copy or from the network, verified before they
-get their names.
+"""Outside files into the inputs folder:
+from a local copy or from the network, verified before they get their names.
 
 A download is never trusted: what a server sends is compared with the published hash, or with the
 hash of the first fetch, or has the form that its name says.
@@ -116,14 +116,12 @@ def fetch_file(
             part.record.unlink(missing_ok=True)
     raise DataError(
         f"{file.name}: could not be fetched ({'; '.join(problems)}); run it again later, or fetch "
-        "it by hand and "
-        f"give the copy with --from"
+        "it by hand and give the copy with --from"
     )
 
 
 def _download(file: OutsideFile, url: str, part: Part, target: Path, transfer: Transfer) -> Fetched:
-    """Fetch from one address; wrong bytes that were put together from several answers get a second,
-    whole try."""
+    """Fetch from one address; wrong bytes from several answers get a second, whole try."""
     joined = download(url, part, size=file.bytes, hashed=file.hash is not None, transfer=transfer)
     try:
         verified = verify(file, part.path, target)
@@ -224,8 +222,7 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
         if first != sha256:
             raise DataError(
                 f"{path}: its sha256 is {sha256}, but {first} was recorded at the first fetch; "
-                "fetch it again, or "
-                f"remove {recorded} if the publisher has changed the file"
+                f"fetch it again, or remove {recorded} if the publisher has changed the file"
             )
         return sha256, "sha256 of the first fetch"
     _check_form(path, file.name)
@@ -233,8 +230,7 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
 
 
 def _check_form(path: Path, name: str) -> None:
-    """Refuse what cannot be the file before its hash is recorded, which would be defended from then
-    on."""
+    """Refuse what cannot be the file before its hash is recorded, which then is defended."""
     with path.open("rb") as file:
         head = file.read(512).lstrip().lower()
     if not head or (head.startswith((b"<!doctype html", b"<html")) and not name.endswith(".html")):

@@ -51,8 +51,8 @@ def open_picture(content: bytes) -> Image:
 
 
 def decode_rgb(content: bytes, file: str) -> Image:
-    """Return a picture as RGB, as it is stored (`turned` applies its EXIF orientation; Pillow does
-    so for a TIFF)."""
+    """Return a picture as RGB, as it is stored
+    (`turned` applies its EXIF orientation; Pillow does so for a TIFF)."""
     from PIL import Image
 
     try:
@@ -68,15 +68,13 @@ def decode_rgb(content: bytes, file: str) -> Image:
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{file}: has too many pixels ({error}); scale it down") from error
     except _BROKEN as error:
-        words = cause(error).partition(" <_io.")[
-            0
-        ]  # without the address of a buffer that no format fits
+        # without the address of a buffer that no format fits
+        words = cause(error).partition(" <_io.")[0]
         raise BrokenPicture(f"truncated or no picture ({words}; {len(content)} bytes)") from error
 
 
 def turned(picture: Image, file: str) -> Image | None:
-    """Return a picture turned or mirrored as its EXIF data say; None: it is upright, or they say
-    nothing."""
+    """Return a picture turned or mirrored by its EXIF data; None: nothing to turn."""
     from PIL import ImageOps
     from PIL.ExifTags import Base
 
@@ -91,8 +89,7 @@ def turned(picture: Image, file: str) -> Image | None:
 
 
 def _of_eight_bits(picture: Image, file: str) -> Image:
-    """Return a gray picture of 16 bits scaled to 8 (Pillow would clip every value above 255 to
-    white)."""
+    """Return a gray picture of 16 bits scaled to 8 (Pillow would clip values above 255)."""
     from PIL import Image
 
     values = np.asarray(picture)  # [height, width]
@@ -107,8 +104,7 @@ def _of_eight_bits(picture: Image, file: str) -> Image:
         )
         raise DataError(
             f"{file}: holds {wrong}, and nothing says which is white; save it with 8 bits, or with "
-            "16 that use the "
-            "whole range"
+            "16 that use the whole range"
         )
     scaled = Image.fromarray(
         np.rint(values.astype(np.float64) * (255 / _BRIGHTEST)).astype(np.uint8)
@@ -123,8 +119,8 @@ def composed(name: str) -> str:
 
 
 class ImageSource:
-    """Pictures in one or more folders or zips, looked up by relative name, else by a base name that
-    is unique.
+    """Pictures in one or more folders or zips, looked up
+    by relative name, else by a base name that is unique.
 
     A name that is not there as it is written is compared in Unicode's composed form: macOS
     decomposes accents.
@@ -137,9 +133,8 @@ class ImageSource:
         """
         self.roots, self._opened = [Path(root) for root in roots], dict[Path, zipfile.ZipFile]()
         self.upright = upright  # pictures are turned as their EXIF data say
-        self.lying: set[str] = (
-            set()
-        )  # pictures that were read and not turned, though these data say so
+        # pictures that were read and not turned, though these data say so
+        self.lying: set[str] = set()
         for root in self.roots:
             if not root.exists():
                 raise MissingData(
@@ -190,14 +185,13 @@ class ImageSource:
         return picture
 
     def warn_of_lying(self) -> None:
-        """Name pictures that were read as they are stored, though their EXIF data say how to turn
-        them."""
+        """Name pictures that were read as stored, though their EXIF data would turn them."""
         if self.lying:
             log.warning(
                 f"{len(self.lying):,} pictures are not upright by their EXIF orientation (such as "
                 f"{', '.join(sorted(self.lying)[:3])}); they were read as they are stored, as for "
-                "published features. "
-                "To turn photos of your own, set `upright: true` in the data set"
+                "published features. To turn photos of your own, set "
+                "`upright: true` in the data set"
             )
 
     def missing(self, files: Iterable[str]) -> list[str]:
@@ -229,8 +223,8 @@ class ImageSource:
         return places[0] if places else None
 
     def other_case(self, file: str) -> str:
-        """Return a remark for an error, if a picture that is not there is there with other
-        capitals, or nothing."""
+        """Return a remark for an error, if a picture
+        that is not there is there with other capitals, or nothing."""
         wanted = composed(PurePosixPath(file).name).casefold()
         return next(
             (f" ({name} is there)" for name in self._names if name.casefold() == wanted), ""

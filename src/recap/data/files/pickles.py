@@ -1,5 +1,5 @@
-"""Pickles of others, read without running anything: numbers, texts and containers; classes become
-`Opaque`.
+"""Pickles of others, read without running anything:
+numbers, texts and containers; classes become `Opaque`.
 
 Nothing is imported for a name in the file. A name that a file of settings or words has no use for
 is refused.
@@ -101,14 +101,13 @@ def read_plain_pickle(path: Path) -> Any:
 
 
 def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
-    """Return what a pickle holds as dictionaries, lists and single values; an object's attributes
-    are a dictionary.
+    """Return what a pickle holds as dictionaries, lists and single values;
+    an object's attributes are a dictionary.
 
     ``check`` raises ValueError at a single value that is refused.
     """
-    read: dict[
-        int, tuple[Any, int, int]
-    ] = {}  # by identity: the plain value, how many it has, levels below it
+    # by identity: the plain value, how many it has, levels below it
+    read: dict[int, tuple[Any, int, int]] = {}
 
     def visit(value: Any, level: int) -> tuple[Any, int, int]:
         if isinstance(value, Opaque) and isinstance(value.state, dict) and value.state:
@@ -117,11 +116,8 @@ def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
             check(value)
             return _single(value), 1, 0
         if id(value) not in read:
-            read[id(value)] = (
-                None,
-                MOST_VALUES + 1,
-                0,
-            )  # until it is read: what holds itself never ends
+            # until it is read: what holds itself never ends
+            read[id(value)] = (None, MOST_VALUES + 1, 0)
             if level <= MOST_LEVELS and len(value) <= MOST_VALUES:
                 # A dictionary's own methods: attributes of the file may stand in front of them.
                 parts = [

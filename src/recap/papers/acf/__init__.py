@@ -11,8 +11,7 @@ __all__ = ["AcfModel", "AlignmentFigure", "ClustersFigure"]
 
 NOT_IMPORTED = (
     "a released Ada-ClustFormer appends a mask word and lets earlier words see later ones, which "
-    "no model here does; "
-    "train the model acf_released, which has its equations on a causal decoder"
+    "no model here does; train the model acf_released, which has its equations on a causal decoder"
 )
 RELEASED.register("acf", "recap.papers.acf:NOT_IMPORTED")
 EXPLAINED.register("acf", "recap.papers.acf.figures:cluster_notes")

@@ -1,5 +1,4 @@
-"""ACF's figures: clusters of patches and words by layer (Figure 5), their trees and their alignment
-(section 4.1)."""
+"""ACF's figures: clusters by layer (Figure 5), their trees and alignment (section 4.1)."""
 
 from __future__ import annotations
 
@@ -39,9 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-Partition = list[
-    list[int]
-]  # clusters, each of sorted numbers of elements, in the order of their first ones
+# clusters, each of sorted numbers of elements, in the order of their first ones
+Partition = list[list[int]]
 TEMPERATURE = 0.07  # of the released code's alignment score
 
 
@@ -50,8 +48,8 @@ def partitions(
     neighbors: Sequence[tuple[int, int]],
     threshold: float,
 ) -> dict[int, Partition]:
-    """Return the clusters of each layer: what is connected by neighbors with C~ of at least
-    `threshold`.
+    """Return the clusters of each layer:
+    what is connected by neighbors with C~ of at least `threshold`.
 
     `matrices` are C~ of the elements by the number of the layer, `neighbors` the pairs that may be
     clustered directly. What a layer has clustered stays together above it. With Eq. 6 that is so by
@@ -72,8 +70,7 @@ def partitions(
 
 
 def grid_neighbors(cells: Sequence[int | None], height: int) -> list[tuple[int, int]]:
-    """Return the pairs of elements in neighboring cells of a grid in raster order; None: a cell
-    without one."""
+    """Return pairs of elements in neighboring cells of a grid; None: a cell without one."""
     width = len(cells) // height
     beside = [(t, t + 1) for t in range(len(cells)) if (t + 1) % width]
     pairs = [
@@ -84,8 +81,8 @@ def grid_neighbors(cells: Sequence[int | None], height: int) -> list[tuple[int, 
 
 
 def tree(layers: Mapping[int, Partition]) -> list[Any]:
-    """Return the clusters of the highest layer as nested lists of the clusters below, down to
-    numbers of elements.
+    """Return the clusters of the highest layer as nested lists
+    of the clusters below, down to numbers of elements.
 
     A cluster that a layer takes over unchanged is not nested again.
     """
@@ -116,8 +113,8 @@ def bracketed(node: Any, words: Sequence[str]) -> str:
 def cluster_maps(
     model: Captioner, images: Images, tokens: Tensor
 ) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
-    """Return C~ of an image's cells as laid out, [M, M], and of its caption's tokens [1, 1, T], [T,
-    T].
+    """Return C~ of an image's cells as laid out, [M, M],
+    and of its caption's tokens [1, 1, T], [T, T].
 
     Each by the number of the layer, from 1, without those of layers that have no clusters.
     """
@@ -140,8 +137,8 @@ def cluster_maps(
 def clusters_of_vectors(
     matrices: Mapping[int, Tensor], stream: Stream, height: int | None, threshold: float, where: str
 ) -> tuple[list[Box], dict[int, Partition]]:
-    """Return the boxes of an image's vectors as fractions of it, and the clusters of the vectors in
-    each layer.
+    """Return the boxes of an image's vectors as fractions of it,
+    and the clusters of the vectors in each layer.
 
     `matrices` are C~ of the cells; without any, as of a classic encoder, nothing is drawn. `height`
     is that of the grid in which regions are laid out; None: the vectors are the cells of a square
@@ -162,9 +159,8 @@ def clusters_of_vectors(
         )
         boxes = vector_boxes(stream, "a figure of clusters")
         cells = region_cells(stream.boxes, stream.mask, height)[0]
-    place = torch.argsort(cells)[
-        : int((cells < vectors).sum())
-    ]  # the cell of each vector, in the vectors' own order
+    # the cell of each vector, in the vectors' own order
+    place = torch.argsort(cells)[: int((cells < vectors).sum())]
     ordered = {layer: c[place][:, place].tolist() for layer, c in matrices.items()}
     elements = [cell if cell < vectors else None for cell in cells.tolist()]
     return boxes, partitions(ordered, grid_neighbors(elements, height), threshold)
@@ -178,8 +174,8 @@ def clusters_of_image(
     threshold: float,
     where: str,
 ) -> tuple[list[Box], dict[int, Partition], dict[int, Partition]]:
-    """Return the boxes of one image's vectors, and the clusters of its caption's words and of these
-    vectors by layer.
+    """Return the boxes of one image's vectors, and the clusters
+    of its caption's words and of these vectors by layer.
 
     `tokens` [1, 1, T + 1] begin with <bos>; none where a side of the model is classic.
     """
@@ -218,16 +214,13 @@ class ClusterMap:
     label: str  #: of the model
     words: list[str]  #: of the caption
     boxes: list[Box]  #: of the feature vectors: left, top, right, bottom as fractions of the image
-    words_of_layer: Mapping[
-        int, Partition
-    ]  #: clusters by the number of the decoder's layer, if it has any
-    patches_of_layer: Mapping[
-        int, Partition
-    ]  #: clusters of feature vectors, by the number of the encoder's layer
+    #: clusters by the number of the decoder's layer, if it has any
+    words_of_layer: Mapping[int, Partition]
+    #: clusters of feature vectors, by the number of the encoder's layer
+    patches_of_layer: Mapping[int, Partition]
 
     def text(self) -> dict[str, Any]:
-        """Return clusters and trees as plain values: words in brackets, patches as nested lists of
-        their numbers."""
+        """Return clusters and trees as plain values: words in brackets, patches as nested lists."""
         words, patches = self.words_of_layer, self.patches_of_layer
         return {
             "model": self.label,
@@ -278,22 +271,19 @@ def caption_with_clusters(
     maps: dict[int, list[ClusterMap]] = {image: [] for image in image_ids}
     for image in image_ids:
         images, words = captioned.sources.read([image]), captioned.words(image)
-        tokens, where = (
-            torch.tensor([[[BOS, *captioned.captions[image]]]]),
-            f"{models.features[0]}: image {image}",
-        )
+        tokens = torch.tensor([[[BOS, *captioned.captions[image]]]])
+        where = f"{models.features[0]}: image {image}"
         for name, model in drawn.items():
             clusters = clusters_of_image(model, images, tokens, words, figure.threshold, where)
             maps[image].append(ClusterMap(name, words, *clusters))
     return maps
 
 
-EDGE, GAP, LINE, BAR = (
-    2.1,
-    0.14,
-    0.24,
-    0.16,
-)  # inches: thumbnail, space between two, line of text, layer of a tree
+# inches
+EDGE = 2.1  # of a thumbnail
+GAP = 0.14  # between two
+LINE = 0.24  # of text
+BAR = 0.16  # a layer of a tree
 PIXELS = 210  # of a thumbnail
 CHAR, FONT_SIZE = 0.08, 9.5  # inches: width of a letter of DejaVu Sans Mono in this size, 8 pixels
 SHADE = 0.5  # how much of a cluster's color covers the photo
@@ -302,8 +292,7 @@ ALONE, GREY = (0.91, 0.91, 0.91), "0.43"
 
 
 def color(cluster: Sequence[int]) -> tuple[float, float, float]:
-    """Return the color of a cluster: that of its first element, so that it stays while the cluster
-    grows."""
+    """Return the color of a cluster: that of its first element, kept while it grows."""
     return (
         ALONE
         if len(cluster) == 1
@@ -312,8 +301,7 @@ def color(cluster: Sequence[int]) -> tuple[float, float, float]:
 
 
 def shaded(photo: NDArray[Any], boxes: Sequence[Box], clusters: Partition) -> NDArray[Any]:
-    """Lay the colors of clusters of more than one box over a photo [Y, X, 3], larger boxes below
-    smaller ones."""
+    """Color clusters of several boxes over a photo [Y, X, 3], larger boxes below smaller."""
     colored = photo / 255
     color_of = {
         element: color(cluster) for cluster in clusters if len(cluster) > 1 for element in cluster
@@ -335,8 +323,8 @@ def write_clusters(
     layers: Sequence[int] | None,
     out: Path,
 ) -> None:
-    """Write the figure, and beside it the trees as JSON: for each image and model a row of layers,
-    then its trees.
+    """Write the figure, and beside it the trees as JSON:
+    for each image and model a row of layers, then its trees.
 
     `layers` are the numbers of the layers that are drawn, None: all. The trees are of all.
     """
@@ -348,9 +336,8 @@ def write_clusters(
     axes.axis("off")
     width, height = 0.0, GAP
     for image, drawn in maps.items():
-        photo = np.asarray(
-            photos[image].resize((PIXELS, PIXELS))
-        )  # a square, as the backbone's input
+        # a square, as the backbone's input
+        photo = np.asarray(photos[image].resize((PIXELS, PIXELS)))
         for each in drawn:
             right, height = _panel(axes, photo, each, layers, height)
             width = max(width, right)
@@ -416,9 +403,8 @@ def _panel(
             for e in order
         }
         start = dict(zip(order, accumulate(size.values(), initial=GAP), strict=False))
-        for layer in sorted(
-            clusters_of_layer, reverse=True
-        ):  # a bar for each cluster, the highest layer at the top
+        # a bar for each cluster, the highest layer at the top
+        for layer in sorted(clusters_of_layer, reverse=True):
             clusters = clusters_of_layer[layer]
             bars = [
                 (min(start[e] for e in cluster), sum(size[e] for e in cluster) - 0.02)
@@ -448,8 +434,8 @@ def _elements(node: Any) -> list[int]:
 
 
 def mutual_argmax(patches: Tensor, words: Tensor) -> tuple[int, float]:
-    """Return how many patches [N, D] and words [T, D] are each other's best by D_v D_t^T, and that
-    over min(N, T)."""
+    """Return how many patches [N, D] and words [T, D] are each other's best
+    by D_v D_t^T, and that over min(N, T)."""
     scores = patches @ words.T
     word_of_patch, patch_of_word = scores.argmax(1), scores.argmax(0)
     count = int((patch_of_word[word_of_patch] == torch.arange(len(patches))).sum())
@@ -457,8 +443,7 @@ def mutual_argmax(patches: Tensor, words: Tensor) -> tuple[int, float]:
 
 
 def late_interaction(patches: Tensor, words: Tensor) -> float:
-    """Return the released code's score of patches [N, D] and words [T, D]: each one's best product,
-    over 0.07."""
+    """Return the released score of patches [N, D] and words [T, D]: best products, over 0.07."""
     scores = patches @ words.T
     return float((scores.amax(1).mean() + scores.amax(0).mean()) / 2 / TEMPERATURE)
 
@@ -468,8 +453,8 @@ def late_interaction(patches: Tensor, words: Tensor) -> float:
 def score_alignment(
     figure: AlignmentFigure, models: DrawnModels, files: Mapping[str, Path]
 ) -> None:
-    """Caption a split with each model and write how well its words and patches find each other, as
-    means over images.
+    """Caption a split with each model and write how well its words
+    and patches find each other, as means over images.
 
     Patches are the encoder's vectors, words those of the decoder before the output layer, each of
     the word that it predicts. The paper does not say how it normalizes the count; min(N, T) is the

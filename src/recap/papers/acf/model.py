@@ -1,15 +1,15 @@
-"""Ada-ClustFormer (ACF): the Transformer whose self-attention is weakened between elements of
-different clusters.
+"""Ada-ClustFormer (ACF): the Transformer whose self-attention
+is weakened between elements of different clusters.
 
 Paper: "Adaptively Clustering Neighbor Elements for Image Captioning", Eq. 1-8; code:
 ZihuaEvan/ACFModel (no license), not opened here; docs/papers/acf.md says what it does instead of
 the equations.
 
-    A * C in the attention, of which C_ij says whether the elements from i to j are one cluster             (2)
-    C_ij = C_ji = prod_{k = i+1 .. j} p_ik,  C_ii = 1                                                       (3, 5)
-    p_ik = sigmoid(w_new s_k + w_mean mean(s_i .. s_k-1) + bias)    i < k                                   (4)
-    C~ = (1 - C) C~ of the layer below + C                                                                  (6)
-    C of two cells of a grid: that along the top row times that along the left column of their box          (7-8)
+    A * C in the attention; C_ij: whether the elements from i to j are one cluster     (2)
+    C_ij = C_ji = prod_{k = i+1 .. j} p_ik,  C_ii = 1                                  (3, 5)
+    p_ik = sigmoid(w_new s_k + w_mean mean(s_i .. s_k-1) + bias)    i < k              (4)
+    C~ = (1 - C) C~ of the layer below + C                                             (6)
+    C of two cells of a grid: along their box's top row times along its left column    (7-8)
 
 Eq. 4 is linear before its sigmoid, so two numbers for each element are enough: a_k = w_new s_k +
 bias, and P_k = sum_{t < k} w_mean s_t, with which w_mean times the mean from i to k-1 is (P_k -
@@ -51,9 +51,8 @@ from recap.papers.transformer.model import Transformer
 SURE = 1e4  # a score whose probability is exactly 1, and has no gradient
 # a log C closer to 0 counts as this: then 1 - C is not 0, and its logarithm and gradient are finite
 LEAST_LOG = 1e-30
-LEAST = (
-    -80.0
-)  # a log C below this counts as this: C is 1e-35, and `exp` of less is 30 times as slow on a CPU
+# a log C below this counts as this: C is 1e-35, and `exp` of less is 30 times as slow on a CPU
+LEAST = -80.0
 
 
 class ClusterAttention(MultiHeadAttention):
@@ -63,9 +62,10 @@ class ClusterAttention(MultiHeadAttention):
 
     multiply        A * C, which sum to at most 1 (the released code, Tree-Transformer)
     renormalize     softmax(Q K^T / sqrt(K) + log C), which is A * C divided by its sum
-    double_softmax  softmax(A * C): Eq. 2 to the letter, as Eq. 1 calls the softmax A; nearly
-    uniform
-    logit_scale     softmax(Q K^T / sqrt(K) * C): A of Eq. 2 as the scores; C = 0 is a score of 0, and hides nothing
+    double_softmax  softmax(A * C): Eq. 2 to the letter, as Eq. 1 calls the softmax A;
+                    nearly uniform
+    logit_scale     softmax(Q K^T / sqrt(K) * C): A of Eq. 2 as the scores; C = 0 is a score of 0,
+                    and hides nothing
     """
 
     def __init__(self, *, d_model: int, heads: int, reading: str) -> None:
@@ -81,8 +81,8 @@ class ClusterAttention(MultiHeadAttention):
         attn_bias: Tensor | None = None,
         log_clusters: Tensor | None = None,
     ) -> Rows:
-        """As `MultiHeadAttention.forward`, under log C, broadcastable to [B, C, T, N], without a
-        bias; None: C = 1."""
+        """As `MultiHeadAttention.forward`, under log C,
+        broadcastable to [B, C, T, N], without a bias; None: C = 1."""
         if log_clusters is None:
             return super().forward(query, key_value, attn_mask=attn_mask, attn_bias=attn_bias)
         if self.reading == "renormalize":
@@ -92,9 +92,8 @@ class ClusterAttention(MultiHeadAttention):
         q = query.map(self.query).split_heads(self.heads)  # [B, C, H, T, K]
         captions = q.shape[1]
         k, v, shared = fold_keys(key_value, captions)  # [B', H, N, K]
-        mask = (
-            None if attn_mask is None else fold_mask(attn_mask, query.shape, shared)
-        )  # [B', 1, R or 1, N]
+        # [B', 1, R or 1, N]
+        mask = None if attn_mask is None else fold_mask(attn_mask, query.shape, shared)
         c = fold(clusters(log_clusters)[:, :, None], shared)  # [B', 1, R, N]
         scores = (fold(q, shared) * q.shape[-1] ** -0.5) @ k.mT  # [B', H, R, N]
         if self.reading == "logit_scale":
@@ -107,9 +106,8 @@ class ClusterAttention(MultiHeadAttention):
 
 def clusters(log_clusters: Tensor) -> Tensor:
     """log C -> C."""
-    return nn.functional.threshold(
-        log_clusters, LEAST, LEAST
-    ).exp()  # a gradient 4 times as quick as that of `clamp`
+    # a gradient 4 times as quick as that of `clamp`
+    return nn.functional.threshold(log_clusters, LEAST, LEAST).exp()
 
 
 def _softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -148,8 +146,8 @@ def shares_of(counts: Tensor, dtype: torch.dtype) -> Tensor:
 def pairs(
     length: int, own: int, self_factor: bool, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Return what Eq. 4 has for elements i and k whatever they are, [N, N]: a score of no factor,
-    and the share."""
+    """Return what Eq. 4 has for elements i and k whatever they are, [N, N]:
+    a score of no factor, and the share."""
     distance = distances(length, device)
     no_factor = torch.where(distance < (0 if self_factor else 1), SURE, 0.0).to(dtype)
     return no_factor, shares_of(distance + own, dtype)
@@ -181,14 +179,13 @@ def log_complement(log_c: Tensor) -> Tensor:
 
 
 def merged(log_new: Tensor, log_not_new: Tensor, log_before: Tensor) -> Tensor:
-    """Eq. 6 as logarithms, which never falls from layer to layer: log C, log(1 - C), log C~ of the
-    layer below."""
+    """Eq. 6, which never falls with the layers, from log C, log(1 - C) and log C~ below."""
     return torch.logaddexp(log_before + log_not_new, log_new)
 
 
 def grid_matrix(log_rows: Tensor, log_columns: Tensor, *, box: str) -> Tensor:
-    """Eq. 8: log C within rows [B, H, W, W] and columns [B, W, H, H] -> of all cells, [B, H W, H W]
-    in raster order.
+    """Eq. 8: log C within rows [B, H, W, W] and columns [B, W, H, H] ->
+    of all cells, [B, H W, H W] in raster order.
 
     box "bounding_box": the chains of the top row and the left column of the box around both cells,
     so C is symmetric; "query_anchored": those of the row and column of the first cell.
@@ -200,18 +197,16 @@ def grid_matrix(log_rows: Tensor, log_columns: Tensor, *, box: str) -> Tensor:
         )
     top, left = (lower_of_pairs(n, log_rows.device) for n in (height, width))
     along_rows = log_rows.index_select(1, top).unflatten(1, (height, height))  # [B, x, y, i, j]
-    along_columns = log_columns.index_select(1, left).unflatten(
-        1, (width, width)
-    )  # [B, i, j, x, y]
-    whole = along_rows.permute(0, 1, 3, 2, 4) + along_columns.permute(
-        0, 3, 1, 4, 2
-    )  # [B, x, i, y, j]
+    # [B, i, j, x, y]
+    along_columns = log_columns.index_select(1, left).unflatten(1, (width, width))
+    # [B, x, i, y, j]
+    whole = along_rows.permute(0, 1, 3, 2, 4) + along_columns.permute(0, 3, 1, 4, 2)
     return whole.reshape(images, height * width, height * width)
 
 
 def block_means(x: Tensor, mask: Tensor | None, rate: int, *, dims: tuple[int, ...]) -> Tensor:
-    """Down-sampling of Figure 3(b): means of blocks of `rate` elements along the axes `dims` of x
-    [B, ..., P].
+    """Down-sampling of Figure 3(b): means of blocks
+    of `rate` elements along the axes `dims` of x [B, ..., P].
 
     The last block of an axis may be shorter; elements that the mask [B, ...] hides do not count.
     """
@@ -228,8 +223,7 @@ def block_means(x: Tensor, mask: Tensor | None, rate: int, *, dims: tuple[int, .
 
 
 def repeat_blocks(log_c: Tensor, blocks: Tensor) -> Tensor:
-    """Up-sampling: C of blocks [..., U, U], block of each element [N] -> C of their elements, [...,
-    N, N]."""
+    """Up-sampling: C of blocks [..., U, U], each element's block [N] -> [..., N, N]."""
     return log_c.index_select(-2, blocks).index_select(-1, blocks)
 
 
@@ -265,8 +259,8 @@ class TokenClusters(NamedTuple):
 
 
 class AdaptiveClusters(nn.Module):
-    """What the clusters along a line and in a grid share: the linear map of Eq. 4 and the stacking
-    rule of Eq. 6.
+    """What the clusters along a line and in a grid share:
+    the linear map of Eq. 4 and the stacking rule of Eq. 6.
 
     `norm` is that of the layer's input before the map, or "none". `context` is what a new element
     s_k is compared with: "exclusive_mean" of s_i .. s_k-1 (Eq. 4), "inclusive_mean" of s_i .. s_k,
@@ -289,17 +283,15 @@ class AdaptiveClusters(nn.Module):
         self.norm = nn.Identity() if norm == "none" else NORMS[norm](d_model)
         self.scores = nn.Linear(2 * d_model, maps)  # of [s_k ; mean]
         nn.init.xavier_uniform_(self.scores.weight)
-        self.context, self.self_factor, self.stacking, self.rate = (
-            context,
-            self_factor,
-            stacking,
-            rate,
-        )
+        self.context = context
+        self.self_factor = self_factor
+        self.stacking = stacking
+        self.rate = rate
         self.own = int(context == "inclusive_mean")  # whether an element counts in its mean
 
     def projected(self, x: Rows) -> Tensor:
-        """Rows of [B, C, N, D] -> [B, C, N, 2 M]: w_new s + bias of each of M maps, then w_mean s
-        of each.
+        """Rows of [B, C, N, D] -> [B, C, N, 2 M]:
+        w_new s + bias of each of M maps, then w_mean s of each.
 
         In at least float32, for means are differences of long sums.
         """
@@ -312,8 +304,7 @@ class AdaptiveClusters(nn.Module):
             ).padded()
 
     def steps(self, new: Tensor, mean: Tensor) -> Tensor:
-        """Return the scores of Eq. 4 from i to k, [..., N, N], of lines of projected elements [...,
-        N] each."""
+        """Return the scores of Eq. 4 from i to k, [..., N, N], of projected lines [..., N]."""
         length, own = new.shape[-1], self.own
         no_factor, shares = pairs(length, own, self.self_factor, new.dtype, new.device)
         if self.context == "previous":
@@ -323,8 +314,8 @@ class AdaptiveClusters(nn.Module):
         return step_scores(new[..., None, :] + no_factor, ends=ends, starts=starts, shares=shares)
 
     def stacked_steps(self, scores: Sequence[Tensor], before: Carried) -> Carried:
-        """Scores of Eq. 4 -> log p of each, to which Eq. 6 is applied with those of the layer below
-        if it is to be."""
+        """Scores of Eq. 4 -> log p of each, to which Eq.
+        6 is applied with those of the layer below if it is to be."""
         log_p = tuple(logsigmoid(each) for each in scores)
         if self.stacking != "steps" or not before:
             return log_p
@@ -334,8 +325,7 @@ class AdaptiveClusters(nn.Module):
         )
 
     def stacked(self, log_c: Tensor, log_p: Carried, before: Carried) -> tuple[Tensor, Carried]:
-        """log C, log p and what came from the layer below -> log C~, and what goes to the layer
-        above."""
+        """log C, log p and what came from below -> log C~, and what goes above."""
         if self.stacking == "clusters":
             log_c = merged(log_c, log_complement(log_c), before[0]) if before else log_c
             return log_c, (log_c,)
@@ -343,8 +333,8 @@ class AdaptiveClusters(nn.Module):
 
 
 class LineClusters(AdaptiveClusters):
-    """Clusters along a line: a caption (rate 1), or the cells of a grid in raster order, in blocks
-    of `rate` cells."""
+    """Clusters along a line: a caption (rate 1), or the cells
+    of a grid in raster order, in blocks of `rate` cells."""
 
     def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
         """Eq. 3-6 of rows [B, C, N, D]."""
@@ -397,8 +387,7 @@ class LineClusters(AdaptiveClusters):
 
 
 class GridClusters(AdaptiveClusters):
-    """Clusters of the cells of a grid of `height` rows, None: a square one, in raster order (Eq.
-    7-8)."""
+    """Clusters of the cells of a grid of `height` rows (None: square), Eq. 7-8."""
 
     def __init__(
         self, *, height: int | None, box: str, share_directions: bool, **adaptive: Any
@@ -410,14 +399,14 @@ class GridClusters(AdaptiveClusters):
         """Eq. 3-8 of rows [B, 1, H W, D]."""
         size = grid_size(x.shape[2], self.height)
         mask = None if x.token_mask is None else x.token_mask[:, 0].unflatten(1, size)
+        # [B, H, W, 2 M]
         cells = block_means(
             self.projected(x)[:, 0].unflatten(1, size), mask, self.rate, dims=(1, 2)
-        )  # [B, H, W, 2 M]
+        )
         maps = self.scores.out_features
         rows = self.steps(cells[..., 0], cells[..., maps])  # [B, H, W, W]
-        columns = self.steps(
-            *(cells[..., index].mT for index in (maps - 1, 2 * maps - 1))
-        )  # [B, W, H, H]
+        # [B, W, H, H]
+        columns = self.steps(*(cells[..., index].mT for index in (maps - 1, 2 * maps - 1)))
         log_p = self.stacked_steps([rows, columns], before)
         log_rows, log_columns = (chain(each, self_factor=self.self_factor) for each in log_p)
         log_c, carried = self.stacked(
@@ -429,8 +418,8 @@ class GridClusters(AdaptiveClusters):
 
 
 class Window(nn.Module):
-    """C = 1 up to a distance of `window` elements, along rows and columns of a grid, and 0 beyond:
-    FS@2 of section 4.2.
+    """C = 1 up to a distance of `window` elements, along rows
+    and columns of a grid, and 0 beyond: FS@2 of section 4.2.
 
     Nothing is stacked. `height` is that of the grid, 1 of a line; None: a square grid.
     """
@@ -469,8 +458,8 @@ class Window(nn.Module):
 
 
 def region_cells(boxes: Tensor, mask: Tensor, height: int) -> Tensor:
-    """Lay regions out as a grid (section 3.1): the region in each cell, [B, H W] in raster order, N
-    of a dummy's.
+    """Lay regions out as a grid (section 3.1):
+    the region in each cell, [B, H W] in raster order, N of a dummy's.
 
     Regions [B, N, 4] sorted by the horizontal center fill one column of `height` cells after the
     other; within a column they are sorted by the vertical center. Ties go by number. Below those of
@@ -482,9 +471,8 @@ def region_cells(boxes: Tensor, mask: Tensor, height: int) -> Tensor:
     order = order.masked_fill(~mask.gather(1, order), regions)
     width = -(-regions // height)
     dummies = order.new_full((images, width * height - regions), regions)
-    columns = (
-        torch.cat([order, dummies], 1).view(images, width, height).sort(-1).values
-    )  # ties go by number
+    # ties go by number
+    columns = torch.cat([order, dummies], 1).view(images, width, height).sort(-1).values
     below = (
         torch.cat([down, down.new_zeros(images, 1)], 1)
         .gather(1, columns.flatten(1))
@@ -511,8 +499,8 @@ class ClusteredRows(Rows):
 
 
 class Clustered(nn.Module):
-    """A layer of the Transformer under a clustering matrix of its input; it takes over the modules
-    of that layer.
+    """A layer of the Transformer under a clustering matrix of its input;
+    it takes over the modules of that layer.
 
     Forward hooks on the identity `log_clusters` see log C~, [B or 1, C, N, N]; in a decoder under
     teacher forcing.
@@ -560,9 +548,8 @@ class ClusterDecoderLayer(Clustered, DecoderLayer):
             log_clusters = self.log_clusters(log_clusters)
         else:
             row, carried, past.carried = self.clusters.step(x, past.carried, before)
-            entries = row.new_zeros(
-                *row.shape[:2], past.cache.size
-            )  # of the cache, from the tokens of each beam
+            # of the cache, from the tokens of each beam
+            entries = row.new_zeros(*row.shape[:2], past.cache.size)
             log_clusters = entries.scatter(2, past.cache.ancestry, row)[:, :, None]
         out = super().forward(
             x, image, self_mask, cross_mask, past, log_clusters=log_clusters, **others
@@ -617,10 +604,8 @@ class Acf(Transformer):
         self.region_rows = region_rows
         self.reads_boxes = region_rows is not None  # a setting decides here
         if kinds["encoder"] != "none":
-            plain, above = (
-                self.encoder[: settings.plain_encoder_layers],
-                self.encoder[settings.plain_encoder_layers :],
-            )
+            plain = self.encoder[: settings.plain_encoder_layers]
+            above = self.encoder[settings.plain_encoder_layers :]
             clustered = (
                 ClusterEncoderLayer(x, grid() if kinds["encoder"] == "2d" else line(rate))
                 for x in above
@@ -632,8 +617,7 @@ class Acf(Transformer):
             )
 
     def encode(self, images: Images) -> Memory:
-        """As `Transformer.encode`; regions are laid out by their boxes and come back in their own
-        order."""
+        """As `Transformer.encode`; regions are laid out by boxes and return in their order."""
         if self.region_rows is None:
             return super().encode(images)
         stream = images.main
@@ -649,8 +633,7 @@ class Acf(Transformer):
         return Memory(_taken(memory.values, cell_of_region(cells, regions)), stream.mask)
 
     def cluster_modules(self) -> dict[str, list[nn.Identity | None]]:
-        """Return where log C~ passes in each layer of "encoder" and "decoder"; None: a layer has no
-        clusters."""
+        """Return where log C~ passes, by layer of "encoder" and "decoder"; None: no clusters."""
         stacks = {"encoder": self.encoder, "decoder": self.decoder}
         return {
             place: [getattr(layer, "log_clusters", None) for layer in stack]

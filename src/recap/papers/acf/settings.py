@@ -120,9 +120,8 @@ class ClustersFigure(ShownImages):
     files: ClassVar[Mapping[str, str]] = {"clusters.png": "clusters", "clusters.json": ""}
     caption: ClassVar[str] = (
         "Which patches and which words each layer clusters, for captions of the first seed: "
-        "patches and words of one "
-        "cluster have one color, and the trees show how clusters grow. The JSON beside it has the "
-        "clusters as text."
+        "patches and words of one cluster have one color, and the trees show how clusters grow. "
+        "The JSON beside it has the clusters as text."
     )
 
     kind: Literal["clusters"]
@@ -145,9 +144,8 @@ class AlignmentFigure(ModelFigure):
     files: ClassVar[Mapping[str, str]] = {"alignment.json": "alignment of words and patches"}
     caption: ClassVar[str] = (
         "How many words and patches are each other's best, and that number over the largest that "
-        "is possible "
-        "(``mutual_argmax``), for captions of the first seed; ``late_interaction`` is the score of "
-        "the released code."
+        "is possible (``mutual_argmax``), for captions of the first seed; ``late_interaction`` is "
+        "the score of the released code."
     )
     needs_images: ClassVar[bool] = False
 

@@ -3,8 +3,8 @@
 Paper: Huang et al. 2019, "Attention on Attention for Image Captioning"; code: husthuaan/AoANet, not
 opened here. As the released code has it:
 
-    AoA(query, attended) = GLU(W dropout([attended ; query])) = (W_i [...] + b_i) * sigmoid(W_g
-    [...] + b_g)
+    AoA(query, attended) = GLU(W dropout([attended ; query]))
+                         = (W_i [...] + b_i) * sigmoid(W_g [...] + b_g)
     x = relu(W f);   x = x + AoA(norm(x), x),  6 times, without feed-forward layers;   x = norm(x)
     h, c = LSTM([word ; mean x + context], h, c)
     context = AoA(h, attention(norm(h), x)),   logits = W context
@@ -35,8 +35,8 @@ ORDER = "attended_query"  # of what the AoA concatenates
 
 
 class AttentionOnAttention(nn.Module):
-    """AoA: what was attended, gated in view of the query; of the linear layer, the gate is the
-    second half.
+    """AoA: what was attended, gated in view of the query;
+    of the linear layer, the gate is the second half.
 
     `order` of the two in the concatenation is "attended_query" (AoANet) or "query_attended".
     """
@@ -54,8 +54,7 @@ class AttentionOnAttention(nn.Module):
 
 
 class AoAAttention(Attention):
-    """Multi-head attention without output projection, then attention on attention with the query as
-    it came."""
+    """Multi-head attention without output projection, then AoA with the query as it came."""
 
     def __init__(
         self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float

@@ -39,8 +39,7 @@ rename_official = partial(rename, rules=NAMES)
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the AoANet that tensors belong to: sizes from shapes, heads from
-    `infos`."""
+    """Return the AoANet's settings: sizes from the tensors' shapes, heads from `infos`."""
     modes = {
         "caption_model": "aoa",
         "refine": 1,

@@ -1,5 +1,5 @@
-"""The Fusion Transformer: grid and regions, encoded with directions and fused under the guidance of
-words.
+"""The Fusion Transformer: grid and regions,
+encoded with directions and fused under the guidance of words.
 
 Guo et al., "Fusion Transformer for Image Captioning". `model` follows its equations; its baseline
 "G + R" is there too.

@@ -1,15 +1,15 @@
-"""Fusion Transformer: two streams of an image, encoded with relative directions and fused under the
-guidance of words.
+"""Fusion Transformer: two streams of an image,
+encoded with relative directions and fused under the guidance of words.
 
 Paper: Guo et al., "Fusion Transformer for Image Captioning"; no code was released. The file follows
-the numbers of its
-equations: geometry and direction of boxes (6-11), absolute positions (12-14), modified
-self-attention (15-17) in an encoder for each stream, language guidance (18), fusion attention (19)
-and gate (20-21) in the decoder, then the model and its baseline "G + R". Eq. 1-5 are the plain
-Transformer's (`recap.nn`). Where the paper is silent, the papers that it follows are taken, DLCT
-and ORT (Herdade et al. 2019). Each reading that it leaves open is an option of the settings, or a
-line of docs/papers/fusion.md. R is the second stream of an image: regions, or segments of a
-panoptic model ("segmentation + grid"), which the paper names in one row and does not describe.
+the numbers of its equations: geometry and direction of boxes (6-11), absolute positions (12-14),
+modified self-attention (15-17) in an encoder for each stream, language guidance (18), fusion
+attention (19) and gate (20-21) in the decoder, then the model and its baseline "G + R". Eq. 1-5 are
+the plain Transformer's (`recap.nn`). Where the paper is silent, the papers that it follows are
+taken, DLCT and ORT (Herdade et al. 2019). Each reading that it leaves open is an option of the
+settings, or a line of docs/papers/fusion.md. R is the second stream of an image: regions, or
+segments of a panoptic model ("segmentation + grid"), which the paper names in one row and does not
+describe.
 Departs: nothing known. Embedding of vectors: linear, ReLU, dropout 0.1, norm; post-norm; words as
 in `Transformer`.
 Expected: 55.2 M parameters with 2048-d grid and regions, D 512, 3+3 layers, COCO's 9,487 words +
@@ -45,9 +45,9 @@ from recap.nn.rows import Rows, constant, key_mask, needed
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
 from recap.papers.transformer.model import Transformer
 
-# 3.2.1 Relative direction. A box has the center c = (x, y), the width w and the height h, fractions
-# of the image. The first coordinate points right, the second down: with d = 1 the directions are
-# right, down, left, up.
+# 3.2.1 Relative direction. A box has the center c = (x, y), the width w and
+# the height h, fractions of the image. The first coordinate points right,
+# the second down: with d = 1 the directions are right, down, left, up.
 
 TIE = 1e-9  # cosines that differ by less are equally near: rounding would decide between them
 SMALLEST_SIDE = 1e-6  # of a box that is a line or a point
@@ -68,8 +68,8 @@ class Boxes:
 
 
 def cell_boxes(side: int) -> Tensor:
-    """Return the boxes of a square grid's cells in raster order, float64 [side * side, 4],
-    fractions of the image."""
+    """Return the boxes of a square grid's cells in raster order,
+    float64 [side * side, 4], fractions of the image."""
     low = torch.arange(side, dtype=torch.float64) / side
     top, left = torch.meshgrid(low, low, indexing="ij")
     corner = torch.stack([left, top], -1).flatten(0, 1)
@@ -102,9 +102,8 @@ def direction_index(centres: Tensor, per_quadrant: int) -> Tensor:
 
 # 3.2.2 Relative spatial encoding
 
-SMALLEST_DISTANCE = (
-    1e-3  # of centers, in widths and heights of the query's box: Eq. 9 would have log 0
-)
+# of centers, in widths and heights of the query's box: Eq. 9 would have log 0
+SMALLEST_DISTANCE = 1e-3
 SMALLEST_GATE = 1e-6  # Eq. 15 would have the log of what the ReLU of Eq. 11 made 0
 RATES, WAVELENGTH, SCALE = 8, 1000.0, 100.0  # of Emb in Eq. 11
 
@@ -129,8 +128,8 @@ def relative_geometry(
 
 
 def sinusoidal_embedding(numbers: Tensor) -> Tensor:
-    """Emb of Eq. 11: [..., F] -> [..., 16 F], sin(100 x / 1000^(t/8)), t = 0 .. 7, of each number,
-    then the cosines."""
+    """Emb of Eq. 11: [..., F] -> [..., 16 F], sin(100 x / 1000^(t/8)),
+    t = 0 .. 7, of each number, then the cosines."""
     powers = torch.arange(RATES, dtype=numbers.dtype, device=numbers.device) / RATES
     angles = (SCALE * numbers[..., None] / WAVELENGTH**powers).flatten(-2)
     return torch.cat([angles.sin(), angles.cos()], -1)
@@ -151,13 +150,11 @@ class RelativeSpatialEncoding(nn.Module):
         self.per_quadrant, self.plus_one = per_quadrant, plus_one
         learned = per_quadrant > 0 and direction == "learned"
         self.directions = nn.Embedding(4 * per_quadrant + 1, 2 * RATES) if learned else None
-        self.gate = Linear(
-            2 * RATES * (5 if per_quadrant else 4), heads
-        )  # W_G, with a bias as in DLCT
+        # W_G, with a bias as in DLCT
+        self.gate = Linear(2 * RATES * (5 if per_quadrant else 4), heads)
 
     def numbers(self, boxes: Boxes) -> Tensor:
-        """Omega' of Eq. 10, [..., N, N, 5], or Omega of Eq. 9 without its direction, [..., N, N,
-        4]."""
+        """Omega' of Eq. 10, [..., N, N, 5], or Omega of Eq. 9, no direction, [..., N, N, 4]."""
         omega = relative_geometry(boxes, plus_one=self.plus_one)
         if not self.per_quadrant or self.directions is not None:
             return omega
@@ -171,15 +168,14 @@ class RelativeSpatialEncoding(nn.Module):
         if self.directions is None:
             return embedded
         centres = boxes.centres
-        same = (centres[..., :, None, :] == centres[..., None, :, :]).all(
-            -1
-        )  # no direction leads from m to n
+        # no direction leads from m to n
+        same = (centres[..., :, None, :] == centres[..., None, :, :]).all(-1)
         index = direction_index(centres, self.per_quadrant).masked_fill(same, 4 * self.per_quadrant)
         return torch.cat([embedded, self.directions(index)], -1)
 
     def forward(self, boxes: Boxes) -> Tensor:
-        """Return log Omega' of Eq. 15, [..., H, N, N], in the type of W_G: in bf16 it would be
-        wrong by up to 8."""
+        """Return log Omega' of Eq. 15, [..., H, N, N], in the type of W_G:
+        in bf16 it would be wrong by up to 8."""
         with torch.autocast(boxes.centres.device.type, enabled=False):
             gate = self.gate(self.embed(boxes)).relu()
             return gate.clamp(min=SMALLEST_GATE).log().movedim(-1, -3)
@@ -201,8 +197,8 @@ class BoxPositions(nn.Module):
 
 
 def cell_positions(side: int, width: int, *, form: str) -> Tensor:
-    """Eq. 13-14: GAPE = [PE_row ; PE_column] of a grid's cells in raster order, float64 [side *
-    side, width].
+    """Eq. 13-14: GAPE = [PE_row ; PE_column] of a grid's cells
+    in raster order, float64 [side * side, width].
 
     `form` "index" has rows and columns 0, 1, .. in Eq. 14; "angle", as DLCT's code, fractions of 2
     pi of 1, 2, ..
@@ -217,8 +213,8 @@ def cell_positions(side: int, width: int, *, form: str) -> Tensor:
 def cell_geometry(
     side: int, width: int, form: str, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Return corners [1, 1, N, 4] and positions [1, 1, N, D] of a grid's cells, made once and not
-    in every step."""
+    """Return corners [1, 1, N, 4] and positions [1, 1, N, D]
+    of a grid's cells, made once and not in every step."""
     positions = cell_positions(side, width, form=form).to(device, dtype)
     return cell_boxes(side).to(device)[None, None], positions[None, None]
 
@@ -231,8 +227,8 @@ class BoxGeometry(nn.Module):
         self.positions = BoxPositions(d_model=d_model, bias=bias)
 
     def forward(self, stream: Stream) -> tuple[Boxes, Tensor]:
-        """Return the boxes as fractions of the image, [B, 1, N, ...] in float64, and positions [B,
-        1, N, D]."""
+        """Return the boxes as fractions of the image,
+        [B, 1, N, ...] in float64, and positions [B, 1, N, D]."""
         assert stream.boxes is not None and stream.sizes is not None, "the model asks for boxes"
         edges = stream.sizes.double().repeat(1, 2)[:, None]
         corners = (stream.boxes.double() / edges)[:, None]  # [B, 1, N, 4]
@@ -250,15 +246,14 @@ class CellGeometry(nn.Module):
         self.d_model, self.form = d_model, form
 
     def forward(self, stream: Stream) -> tuple[Boxes, Tensor]:
-        """Return the boxes as fractions of the image, [1, 1, N, ...], and absolute positions [1, 1,
-        N, D]."""
+        """Return the boxes as image fractions, [1, 1, N, ...], and positions [1, 1, N, D]."""
         values = stream.values
         side = math.isqrt(values.shape[1])
         if side * side != values.shape[1]:
             raise DataError(
                 f"an image has {values.shape[1]} vectors in a stream that is read as the cells of "
-                "a square grid; take "
-                "features of a square grid, or `second_geometry: boxes` for regions"
+                "a square grid; take features of a square grid, or "
+                "`second_geometry: boxes` for regions"
             )
         corners, positions = cell_geometry(
             side, self.d_model, self.form, values.dtype, values.device
@@ -270,8 +265,8 @@ class CellGeometry(nn.Module):
 
 
 class PositionedAttention(MultiHeadAttention):
-    """Eq. 15-17, with positions [B or 1, 1, T or N, D] on queries and keys, not on values; None:
-    Eq. 2-4.
+    """Eq. 15-17, with positions [B or 1, 1, T or N, D] on queries
+    and keys, not on values; None: Eq. 2-4.
 
     E' = (Q + APE_q)(K + APE_k)^T / sqrt(d_k) + log Omega',   head = softmax(E') V
 
@@ -314,8 +309,8 @@ class PositionedAttention(MultiHeadAttention):
 
 
 def sublayers(settings: FusionModel) -> tuple[Callable[[], Residual], Callable[[], FeedForward]]:
-    """Return what makes the residual connections, with their norms, and the feed-forward parts (Eq.
-    5) of layers."""
+    """Return what makes the residual connections, with their norms,
+    and the feed-forward parts (Eq. 5) of layers."""
     d_model, dropout = settings.d_model, settings.dropout
     return (
         partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout),
@@ -347,8 +342,8 @@ class PositionedEncoderLayer(EncoderLayer):
 
 
 class StreamEncoder(nn.Module):
-    """Embeds and encodes one stream: linear, ReLU, dropout, norm; then layers of modified
-    self-attention.
+    """Embeds and encodes one stream: linear, ReLU, dropout, norm;
+    then layers of modified self-attention.
 
     `geometry` says where the vectors are; the layers share one relative spatial encoding, or have
     one each.
@@ -399,8 +394,8 @@ class StreamEncoder(nn.Module):
         return rows.values[:, 0], positions[:, 0].expand(len(stream.values), -1, -1)
 
 
-# 3.4 Fusion attention and 3.5 fusion gate. a are the words after self-attention, R the second
-# stream, G the grid.
+# 3.4 Fusion attention and 3.5 fusion gate.
+# a are the words after self-attention, R the second stream, G the grid.
 
 
 class FusionKeyValues(NamedTuple):
@@ -412,9 +407,8 @@ class FusionKeyValues(NamedTuple):
     grid: KeyValue
 
 
-Masks = tuple[
-    Tensor | None, Tensor | None
-]  # of R and of G, broadcastable to [B, C, T, N]; None: all are attended to
+# of R and of G, broadcastable to [B, C, T, N]; None: all are attended to
+Masks = tuple[Tensor | None, Tensor | None]
 
 
 class FusionAttention(nn.Module):
@@ -465,24 +459,20 @@ class FusionAttention(nn.Module):
         )
 
     def forward(self, words: Rows, image: FusionKeyValues, masks: Masks) -> Rows:
-        """Rows of [B, C, T, D], keys and values of the image, and its masks -> rows of [B, C, T,
-        D]."""
+        """Rows of [B, C, T, D], keys and values of the image, masks -> rows of [B, C, T, D]."""
         second_mask, grid_mask = masks
-        l_r = self._attend(
-            "guidance_second", words, image.guidance_second, second_mask
-        )  # MHA(a, R, R)         (18)
-        l_g = self._attend(
-            "guidance_grid", words, image.guidance_grid, grid_mask
-        )  # MHA(a, G, G)               (18)
-        g_t = self._attend(
-            "grid", l_r, image.grid, grid_mask
-        )  # MHA(l_r, G, G)                                 (19)
-        r_t = self._attend(
-            "second", l_g, image.second, second_mask
-        )  # MHA(l_g, R, R)                           (19)
+        # MHA(a, R, R)         (18)
+        l_r = self._attend("guidance_second", words, image.guidance_second, second_mask)
+        # MHA(a, G, G)               (18)
+        l_g = self._attend("guidance_grid", words, image.guidance_grid, grid_mask)
+        # MHA(l_r, G, G)                                 (19)
+        g_t = self._attend("grid", l_r, image.grid, grid_mask)
+        # MHA(l_g, R, R)                           (19)
+        r_t = self._attend("second", l_g, image.second, second_mask)
+        # (20-21)
         return words.like(
             self.gate(words.values, (l_r.values, l_g.values), (r_t.values, g_t.values))
-        )  #      (20-21)
+        )
 
     def _attend(self, name: str, query: Rows, key_value: KeyValue, mask: Tensor | None) -> Rows:
         attention: PositionedAttention = getattr(self, name)
@@ -518,8 +508,7 @@ class FusionGate(nn.Module):
 
 @dataclass(frozen=True)
 class FusionMemory(Memory):
-    """The encoded grid as `values` and `mask`, the encoded second stream, and positions for the
-    decoder's keys."""
+    """The encoded grid (`values`, `mask`), the second stream, and positions for decoder keys."""
 
     second: Memory  #: regions or segments
     #: of the second stream and of the grid, [B, N, D] each; None if the decoder uses none
@@ -527,8 +516,8 @@ class FusionMemory(Memory):
 
 
 class FusionDecoderLayer(TokenLayer):
-    """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] ->
-    the same shape."""
+    """Causal self-attention, fusion attention with its gate,
+    feed-forward: rows of [B, C, T, D] -> the same shape."""
 
     def __init__(self, settings: FusionModel) -> None:
         super().__init__()
@@ -609,9 +598,8 @@ class Fusion(TransformerDecoder[FusionMemory]):
         if GRID not in inputs.sizes or len(second) != 1:
             raise ConfigError(
                 f"the Fusion Transformer needs the stream {GRID} and one of "
-                f"{' and '.join(SECOND)}, not "
-                f"{', '.join(inputs.sizes)}; name features of a grid, and features of regions or "
-                "segments"
+                f"{' and '.join(SECOND)}, not {', '.join(inputs.sizes)}; name features of a grid, "
+                "and features of regions or segments"
             )
         return GRID, second[0]
 
@@ -638,8 +626,8 @@ class Fusion(TransformerDecoder[FusionMemory]):
 
 
 class JoinedTransformer(Transformer):
-    """The baseline "G + R" of Table 2: a Transformer on the vectors of two streams, one stream
-    after the other.
+    """The baseline "G + R" of Table 2:
+    a Transformer on the vectors of two streams, one stream after the other.
 
     The paper says that grid and regions are concatenated. Each stream has a projection of its own,
     since they may have different widths. Expected: 33.9 M parameters with two streams of 2048-d

@@ -14,8 +14,8 @@ from recap.settings.models import MODELS, WithHeads
 
 @MODELS.register
 class FusionModel(WithHeads):
-    """Transformer on a grid and on regions or segments, with relative directions, fusion attention
-    and fusion gate."""
+    """Transformer on a grid and on regions or segments,
+    with relative directions, fusion attention and fusion gate."""
 
     implementation: ClassVar[str] = "recap.papers.fusion.model:Fusion"
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}

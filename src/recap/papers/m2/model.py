@@ -1,5 +1,5 @@
-"""M2, the Meshed-Memory Transformer: memory slots in the encoder, a decoder that reads every
-encoder layer.
+"""M2, the Meshed-Memory Transformer:
+memory slots in the encoder, a decoder that reads every encoder layer.
 
 Paper: Cornia et al. 2020, "Meshed-Memory Transformer for Image Captioning"; code:
 aimagelab/meshed-memory-transformer, not opened here. As the released code has it, where that is
@@ -43,8 +43,8 @@ from recap.papers.m2.settings import M2Model
 
 
 class MemoryAttention(MultiHeadAttention):
-    """Multi-head attention over N vectors and m memory slots: learned keys and values, which no
-    mask hides.
+    """Multi-head attention over N vectors and m memory slots:
+    learned keys and values, which no mask hides.
 
     K = [W_k X ; sqrt(d_k) M_k],   V = [W_v X ; sqrt(m) M_v]
 
@@ -60,18 +60,16 @@ class MemoryAttention(MultiHeadAttention):
         self.memory_value = nn.Parameter(torch.randn(1, slots, values) / slots)
 
     def key_value(self, source: Rows) -> KeyValue:
-        """Rows of [B, C or 1, N, D] -> keys and values of these and of the slots, [B, C or 1, H, N
-        + m, K]."""
+        """Rows of [B, C or 1, N, D] -> keys and values
+        of these and of the slots, [B, C or 1, H, N + m, K]."""
 
         def extended(x: Tensor, memory: Tensor) -> Tensor:
             slots = Rows(memory[None]).split_heads(self.heads).to(x.dtype)  # [1, 1, H, m, K]
             return torch.cat([x, slots.expand(*x.shape[:2], -1, -1, -1)], 3)
 
         key, value = super().key_value(source)
-        key_memory, value_memory = (
-            self.memory_key * math.sqrt(key.shape[-1]),
-            self.memory_value * math.sqrt(self.slots),
-        )
+        key_memory = self.memory_key * math.sqrt(key.shape[-1])
+        value_memory = self.memory_value * math.sqrt(self.slots)
         return extended(key, key_memory), extended(value, value_memory)
 
     def attend(
@@ -87,8 +85,7 @@ class MemoryAttention(MultiHeadAttention):
 
 
 class MeshedGate(nn.Module):
-    """sum_k sigmoid(W_k [s ; e_k] + b_k) * e_k / sqrt(levels): each encoder level k has a gate of
-    its own."""
+    """sum_k sigmoid(W_k [s ; e_k] + b_k) * e_k / sqrt(levels), a gate per level k."""
 
     def __init__(self, *, d_model: int, levels: int) -> None:
         super().__init__()
@@ -109,7 +106,8 @@ class MeshedDecoderLayer(DecoderLayer):
     With s the tokens after self-attention and its norm, one cross-attention and one norm for all
     levels X_k:
 
-        e_k = norm(s + dropout(attention(s, X_k))),   out = feed_forward(sum_k gate_k(s, e_k) * e_k / sqrt(levels))
+        e_k = norm(s + dropout(attention(s, X_k)))
+        out = feed_forward(sum_k gate_k(s, e_k) * e_k / sqrt(levels))
 
     There is no other residual connection around the cross-attention.
     """
@@ -198,9 +196,8 @@ class M2(TransformerDecoder[LevelMemory]):
                 if settings.memory_init == "xavier" or "memory_" not in name:
                     nn.init.xavier_uniform_(parameter)
             elif {"attention", "cross", "mesh"} & {*name.split(".")}:
-                nn.init.zeros_(
-                    parameter
-                )  # their biases; what these modules hold has no other vectors
+                # their biases; what these modules hold has no other vectors
+                nn.init.zeros_(parameter)
 
     def encode(self, images: Images) -> LevelMemory:
         """Images -> what every encoder layer gives; vectors that the mask hides change nothing."""

@@ -29,12 +29,10 @@ from recap.nn.layers import NORMS, Dropout, FeedForward, Residual, Stack, grid_t
 from recap.nn.rows import Rows, constant, key_mask, needed
 from recap.papers.transformer.settings import TransformerSizes
 
-MakeAttention = Callable[
-    [str], Attention
-]  # builds the attention of a place: encoder, decoder or cross
-MakeLayer = Callable[
-    ..., nn.Module
-]  # builds a layer from its parts: those of `EncoderLayer` or `DecoderLayer`
+# builds the attention of a place: encoder, decoder or cross
+MakeAttention = Callable[[str], Attention]
+# builds a layer from its parts: those of `EncoderLayer` or `DecoderLayer`
+MakeLayer = Callable[..., nn.Module]
 
 
 @constant
@@ -141,8 +139,7 @@ rename_official = partial(rename_annotated, projections=("query", "key", "value"
 
 
 def annotated_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of a Transformer in the annotated form: sizes from shapes, heads from
-    `infos`."""
+    """Return an annotated Transformer's settings: sizes from shapes, heads from `infos`."""
     inner = tensors["encoder.0.feed_forward.inner.weight"]
     sizes = {"d_model": inner.shape[1], "d_feed_forward": inner.shape[0]}
     depths = {

@@ -4,7 +4,8 @@ Paper: Anderson et al. 2018, "Bottom-Up and Top-Down Attention", section 3.2, as
 carries it (its class has no configuration file; not opened here) and, with `feature_embedding`, as
 ImageCaptioning.pytorch has it:
 
-    h1 = LSTM1([h2 ; mean v ; word], h1),   v = attention(h1),   h2 = LSTM2([v ; h1], h2),   logits = W h2
+    h1 = LSTM1([h2 ; mean v ; word], h1),   v = attention(h1)
+    h2 = LSTM2([v ; h1], h2),   logits = W h2
 
 Departs: the mean and the attention leave out padded vectors, which the code's class does not; for
 images without padding they are equal.
@@ -118,8 +119,7 @@ rename_official = partial(rename, rules=RULES)
 
 
 def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the Up-Down that tensors belong to: sizes from shapes, activations
-    from `config.yml`."""
+    """Return the Up-Down's settings: sizes from shapes, activations from `config.yml`."""
     agree(options, {"MODEL.TYPE": "UpDown"})
     embedding = tensors.get("feature_embedding.weight")
     return {

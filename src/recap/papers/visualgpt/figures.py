@@ -1,5 +1,5 @@
-"""VisualGPT's figures: parts of speech (2 and 10), gate functions (4), and the gates behind words
-(5, 6 and 11).
+"""VisualGPT's figures: parts of speech (2 and 10),
+gate functions (4), and the gates behind words (5, 6 and 11).
 
 The visual score of a word is the mean visual gate of the last decoder layer behind it, normalized
 over all captions to 0 .. 1 (section 5.6).
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 def _drawing(
     png: Path, size: tuple[float, float], *, dpi: int = 200, math: bool = False
 ) -> Iterator[Figure]:
-    """Give a figure to draw in, and write it; `math`: dollar signs enclose formulas, which captions
-    must not."""
+    """Give a figure to draw in, and write it; `math`: dollar signs enclose formulas."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -81,8 +80,7 @@ JUMP = 0.05  # from point to point; a sigmoid rises by a 40th of it
 
 
 def gate_values(inputs: Tensor, *, tau: float, normalized: bool) -> tuple[Tensor, Tensor]:
-    """Return B_vis and B_lan [N] of Eq. 5, or of Eq. 6 if normalized, for the values [N] of the
-    state."""
+    """Return B_vis and B_lan [N] of Eq. 5, or of Eq. 6 if normalized, for states [N]."""
     gates = SelfResurrecting(
         d_model=len(inputs),
         levels=1,
@@ -103,8 +101,7 @@ def broken(gate: Tensor) -> Tensor:
 def draw_gate_functions(
     figure: GateFunctionsFigure, models: DrawnModels, files: Mapping[str, Path]
 ) -> None:
-    """Draw both gates at the figure's threshold beside complementary gates, plain and
-    normalized."""
+    """Draw both gates at the figure's threshold and complementary gates, plain, normalized."""
     inputs = torch.linspace(-REACH, REACH, POINTS)
     with _drawing(files["gate_functions.png"], (6.8, 3.4), math=True) as drawing:
         panels = drawing.subplots(1, 2, sharey=True)
@@ -141,9 +138,8 @@ class CaptionGates:
 
     image_id: int
     words: list[str]
-    visual: list[
-        list[float]
-    ]  #: [T][L], means of B_vis over the width, the encoder's levels and a word's pieces
+    #: [T][L], means of B_vis over the width, the encoder's levels and a word's pieces
+    visual: list[list[float]]
     language: list[list[float]]  #: of B_lan
 
 
@@ -190,9 +186,8 @@ def _captions_with_gates(
         )[:, None]
         with torch.no_grad():
             memory = run.model.encode(run.sources.read(batch))
-        visual, language = (
-            gates[:, :, 0] for gates in visual_gates(run.model, tokens, memory)
-        )  # each [L, B, T]
+        # each [L, B, T]
+        visual, language = (gates[:, :, 0] for gates in visual_gates(run.model, tokens, memory))
         for index, image in enumerate(batch):
             pieces = pieces_of_words(run.vocabulary, run.captions[image])
             yield CaptionGates(
@@ -215,8 +210,7 @@ def pieces_of_words(vocabulary: AnyVocabulary, tokens: Sequence[int]) -> list[sl
 
 
 def visual_scores(captions: Sequence[CaptionGates]) -> list[list[float]]:
-    """Return the visual score of each word of each caption, normalized over all of them to 0 ..
-    1."""
+    """Return the visual score of each word of each caption, normalized over all to 0 .. 1."""
     gates = [[layers[-1] for layers in caption.visual] for caption in captions]
     every = [gate for caption in gates for gate in caption]
     low, high = min(every, default=0.0), max(every, default=0.0)
@@ -233,8 +227,7 @@ def write_part_scores(
     heading: str,
     out: Mapping[str, Path],
 ) -> None:
-    """Write ``parts.png`` and ``parts.csv`` (Figure 10): mean visual scores beside the printed
-    ones."""
+    """Write ``parts.png`` and ``parts.csv`` (Figure 10): mean visual scores, ours and printed."""
     scores = [row for row in visual_scores(captions) if row]
     tags = tag([caption.words for caption in captions if caption.words])
     parts: dict[str, list[float]] = defaultdict(list)
@@ -271,8 +264,8 @@ LISTED = 12  # words at each end
 
 
 def write_gates(captions: Sequence[CaptionGates], *, heading: str, out: Mapping[str, Path]) -> None:
-    """Write ``gates.png`` (Figure 6: gates by layer; words of extreme scores) and ``gates.csv``
-    (scores of words)."""
+    """Write ``gates.png`` (Figure 6: gates by layer; words of extreme scores)
+    and ``gates.csv`` (scores of words)."""
     by_word: dict[str, list[float]] = defaultdict(list)
     for caption, scores in zip(captions, visual_scores(captions), strict=True):
         for word, score in zip(caption.words, scores, strict=True):
@@ -319,8 +312,8 @@ def _draw_layers(axes: Axes, captions: Sequence[CaptionGates]) -> None:
         places = [layer + offset for layer in range(len(values))]
         style = {"color": color}
         drawn = axes.boxplot(
-            values, positions=places, widths=0.3, showfliers=False, medianprops=style, boxprops=style,
-            whiskerprops=style, capprops=style,
+            values, positions=places, widths=0.3, showfliers=False,
+            medianprops=style, boxprops=style, whiskerprops=style, capprops=style,
         )  # fmt: skip
         drawn["boxes"][0].set_label(label)
     axes.set_xticks(range(len(values)), [str(layer) for layer in range(len(values))])
@@ -346,8 +339,8 @@ def write_words(
     heading: str,
     png: Path,
 ) -> None:
-    """Write ``words.png`` (Figures 5 and 11): images with their captions, words colored by visual
-    score.
+    """Write ``words.png`` (Figures 5 and 11):
+    images with their captions, words colored by visual score.
 
     `shown` are places in `captions`, `files` has the image file of each image id.
     """
@@ -393,10 +386,8 @@ def draw_shares(
             words for texts in corpus.captions("train").values() for words in _sentences(texts)
         )
     )
-    ours, other = (
-        _shares(tag(captions), models.corpus),
-        _shares(tag(_spread(lambda: _words(text))), text),
-    )
+    ours = _shares(tag(captions), models.corpus)
+    other = _shares(tag(_spread(lambda: _words(text))), text)
     rows = []
     for part in ours | other:
         share, reference = ours.get(part, 0.0), other.get(part, 0.0)
@@ -452,8 +443,7 @@ def _words(path: Path) -> Iterator[list[str]]:
 
 
 def _sentences(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the words of each sentence of texts, with capital letters: they distinguish names from
-    nouns."""
+    """Yield the words of each sentence of texts, capitals kept: they tell names from nouns."""
     for text in texts:
         for sentence in END.split(text):
             if words := WORD.findall(sentence):

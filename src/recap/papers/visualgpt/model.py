@@ -1,5 +1,5 @@
-"""VisualGPT: a pretrained GPT-2 that describes images, with gates that balance language against
-vision.
+"""VisualGPT: a pretrained GPT-2 that describes images,
+with gates that balance language against vision.
 
 Paper: Chen et al. 2022, "VisualGPT: Data-efficient Adaptation of Pretrained Language Models for
 Image Captioning".
@@ -53,22 +53,24 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class SelfResurrecting(nn.Module):
-    """Eq. 4-6: two gates, one of which may be zero, weigh the state H against what L encoder levels
-    gave for it.
+    """Eq. 4-6: two gates, one of which may be zero,
+    weigh the state H against what L encoder levels gave for it.
 
     Printed, `form` "paper", the gates have no parameters, and the sigmoid of the state weighs the
     visual side:
 
-        B_vis = sigmoid(H) 1(sigmoid(H) > tau),   B_lan = (1 - sigmoid(H)) 1(1 - sigmoid(H) > tau)           (5)
-        B_vis / (B_vis + B_lan),   B_lan / (B_vis + B_lan)                                    if `normalized` (6)
-        z = B_vis * EncDecAttn(H, I) + B_lan * H                                                              (4)
+        B_vis = sigmoid(H) 1(sigmoid(H) > tau)                                  (5)
+        B_lan = (1 - sigmoid(H)) 1(1 - sigmoid(H) > tau)                        (5)
+        B_vis / (B_vis + B_lan),   B_lan / (B_vis + B_lan)      if `normalized` (6)
+        z = B_vis * EncDecAttn(H, I) + B_lan * H                                (4)
 
     "released", from which the paper's numbers come, learns the gate of each encoder level k, sums
     over the levels and lets the gate weigh the language side:
 
         alpha_k = sigmoid(W_k [H ; E_k] + b_k)
-        B_lan = alpha_k 1(alpha_k > tau),   B_vis = (1 - alpha_k) 1(1 - alpha_k > tau)                        (5)
-        z = sum_k (B_vis * E_k + B_lan * H) / sqrt(L)                                                         (4)
+        B_lan = alpha_k 1(alpha_k > tau)                                        (5)
+        B_vis = (1 - alpha_k) 1(1 - alpha_k > tau)                              (5)
+        z = sum_k (B_vis * E_k + B_lan * H) / sqrt(L)                           (4)
 
     With tau 0 the gates are complementary. An `activation` other than the sigmoid has no upper
     limit, and the training diverges (section 5.4).
@@ -116,20 +118,20 @@ ORDER = "query_attended"  # of the concatenations in the left-overs of VisualGPT
 class Fusion(nn.Module):
     """Joins the state a after self-attention with what the encoder's levels E_1 .. E_L gave for it.
 
-    srau            Eq. 4                                            VisualGPT
-    plain           a + E_L, Eq. 3 with GPT-2's norm                 Transformer; "Random init.", "GPT2 init."
-    meshed          sum_k sigmoid(W_k [a ; e_k] + b_k) e_k / sqrt(L), e_k = a + E_k      M2; "GPT2 init. + Meshed"
-    aoa             a + AoA(norm(a), E_L)                            "GPT2 init. + AoA"
-    aoa_baseline    AoA(a, a + E_L), and no feed-forward part after it                   AoA Transformer
+    srau            Eq. 4 (VisualGPT)
+    plain           a + E_L, Eq. 3 with GPT-2's norm
+                    (Transformer; "Random init.", "GPT2 init.")
+    meshed          sum_k sigmoid(W_k [a ; e_k] + b_k) e_k / sqrt(L), e_k = a + E_k
+                    (M2; "GPT2 init. + Meshed")
+    aoa             a + AoA(norm(a), E_L) ("GPT2 init. + AoA")
+    aoa_baseline    AoA(a, a + E_L), and no feed-forward part after it (AoA Transformer)
     """
 
     def __init__(self, settings: VisualGptModel) -> None:
         super().__init__()
         self.kind = settings.fusion
-        self.every_level, self.feed_forward = (
-            self.kind in ("srau", "meshed"),
-            self.kind != "aoa_baseline",
-        )
+        self.every_level = self.kind in ("srau", "meshed")
+        self.feed_forward = self.kind != "aoa_baseline"
         d_model, levels = settings.d_model, settings.encoder_layers
         if self.kind == "srau":
             self.gate: nn.Module = SelfResurrecting(
@@ -168,8 +170,8 @@ class Fusion(nn.Module):
 
 
 class VisualBlock(Gpt2Block, TokenLayer):
-    """A GPT-2 block with cross-attention between its two parts: rows of [B, C, T, D] -> rows of [B,
-    C, T, D].
+    """A GPT-2 block with cross-attention between its two parts:
+    rows of [B, C, T, D] -> rows of [B, C, T, D].
 
     The norm before self-attention is also that of the cross-attention's query and of the encoder's
     outputs.
@@ -190,8 +192,7 @@ class VisualBlock(Gpt2Block, TokenLayer):
         self.fusion = fusion
 
     def image(self, memory: LevelMemory) -> KeyValue:
-        """Project the encoder's levels that are attended to -> keys and values [B, L or 1, H, N,
-        K]."""
+        """Project the encoder's levels -> keys and values [B, L or 1, H, N, K]."""
         levels = memory.levels if self.fusion.every_level else memory.levels[:, -1:]
         return self.cross.key_value(Rows(self.attention_norm(levels)))
 
@@ -206,15 +207,14 @@ class VisualBlock(Gpt2Block, TokenLayer):
         """As `TokenLayer.forward`."""
         state = self.attend(x, self_mask, past)
         query = state.map(self.attention_norm)
-        levels = self.cross.each_level(
-            query, image, attn_mask=cross_mask
-        )  # Eq. 1-2, of each encoder layer
+        # Eq. 1-2, of each encoder layer
+        levels = self.cross.each_level(query, image, attn_mask=cross_mask)
         return self.after(x.like(self.fusion(state.values, query.values, levels)))
 
 
 class AoaEncoderLayer(nn.Module):
-    """Post-norm self-attention, then AoA(x, attended) with no feed-forward part: rows of [B, 1, N,
-    D] -> the same."""
+    """Post-norm self-attention, then AoA(x, attended) with no feed-forward part:
+    rows of [B, 1, N, D] -> the same."""
 
     def __init__(self, *, d_model: int, heads: int, dropout: float, aoa_dropout: float) -> None:
         super().__init__()
@@ -233,8 +233,7 @@ class AoaEncoderLayer(nn.Module):
 
 
 def encoder_layer(settings: VisualGptModel) -> nn.Module:
-    """Return a layer of the image encoder: "plain", with "memory" slots (M2), or that of the
-    "aoa_baseline"."""
+    """Return a layer of the image encoder: "plain", "memory" (M2) or "aoa_baseline"."""
     sizes: dict[str, int] = {"d_model": settings.d_model, "heads": settings.heads}
     if settings.encoder == "aoa_baseline":
         return AoaEncoderLayer(**sizes, dropout=settings.dropout, aoa_dropout=settings.aoa_dropout)
@@ -363,8 +362,8 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
 
 @torch.no_grad()
 def visual_gates(model: Captioner, tokens: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    """Return B_vis and B_lan under teacher forcing, each [layers, B, C, T]: means over the width
-    and encoder levels.
+    """Return B_vis and B_lan under teacher forcing, each [layers, B, C, T]:
+    means over the width and encoder levels.
 
     The visual score of a word is B_vis of the last layer. Tokens [B, C, T] begin with <bos>; entry
     t is the gate behind token t + 1.

@@ -1,5 +1,4 @@
-"""From the names of VisualGPT's code base (Vision-CAIR/VisualGPT) and its baselines to ours, in
-parameters.md."""
+"""From the names of Vision-CAIR/VisualGPT and its baselines to ours (parameters.md)."""
 
 from __future__ import annotations
 
@@ -26,9 +25,8 @@ BLOCK = [
     (r"\.(?:enc_dec_attn\.)?aoa_layer\.0\.", ".fusion.aoa.linear."),
     *((rf"\.fc_alpha{level + 1}\.", f".fusion.gate.gates.{level}.") for level in range(3)),
 ]
-ADDED = re.compile(
-    r"h\.\d+\.(enc_dec_attn|fc_alpha\d|aoa_layer)\."
-)  # parts of a block that GPT-2 does not have
+# parts of a block that GPT-2 does not have
+ADDED = re.compile(r"h\.\d+\.(enc_dec_attn|fc_alpha\d|aoa_layer)\.")
 # What no forward pass reads; the square matrices of the decoder have 21.3 M numbers.
 UNUSED = [
     (
@@ -53,9 +51,8 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if name.startswith("encoder."):
             encoder[name] = value
         elif ADDED.match(short):
-            added[short] = (
-                value.T if "c_proj.weight" in short else value
-            )  # GPT-2's layers are (in, out)
+            # GPT-2's layers are (in, out)
+            added[short] = value.T if "c_proj.weight" in short else value
         else:
             gpt2[short] = value
     renamed = {f"decoder.{name}": value for name, value in rename_gpt2(gpt2).items()}
@@ -67,10 +64,8 @@ def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
 
     Heads are 64 wide, tau is an option of the release's command.
     """
-    inner, gpt2 = (
-        tensors["encoder.0.feed_forward.inner.weight"],
-        tensors["decoder.blocks.0.feed_forward.inner.weight"],
-    )
+    inner = tensors["encoder.0.feed_forward.inner.weight"]
+    gpt2 = tensors["decoder.blocks.0.feed_forward.inner.weight"]
     memory, gates, aoa = (
         any(part in name for name in tensors) for part in ("memory_key", ".fusion.gate.", ".aoa.")
     )

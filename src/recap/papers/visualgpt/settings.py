@@ -19,8 +19,7 @@ GPT2 = "hub:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e"  # G
 
 @MODELS.register
 class VisualGptModel(WithPaddedVectors):
-    """GPT-2 with cross-attention to an image encoder, joined by self-resurrecting gates or in
-    another way."""
+    """GPT-2 with cross-attention to an image encoder, joined by SRAU or another way."""
 
     implementation: ClassVar[str] = "recap.papers.visualgpt.model:VisualGpt"
     variants: ClassVar[Sequence[Mapping[str, Any]]] = (
@@ -81,9 +80,10 @@ class VisualGptModel(WithPaddedVectors):
     )
     weights: str = Field(
         GPT2,
-        description="hub:NAME@REVISION, a safetensors file relative to `inputs`, or language_model:NAME "
-        "(trained "
-        "first, params/language_models/NAME.yaml)",
+        description=(
+            "hub:NAME@REVISION, a safetensors file relative to `inputs`, or language_model:NAME "
+            "(trained first, params/language_models/NAME.yaml)"
+        ),
     )
     dropout: Probability = Field(0.1, description="in the layers of encoder and decoder")
     feature_dropout: Probability = Field(0.1, description="on embedded vectors")
@@ -136,9 +136,8 @@ class GatesFigure(ModelFigure):
     }
     caption: ClassVar[str] = (
         "What the gates of VisualGPT let through, for captions of the first seed. Blue and higher: "
-        "more of the "
-        "image; the rest comes from the language model. The numbers behind the figures are in the "
-        "CSVs beside them."
+        "more of the image; the rest comes from the language model. The numbers behind the figures "
+        "are in the CSVs beside them."
     )
     most_rows: ClassVar[int | None] = 1
 
@@ -180,10 +179,8 @@ class PartsOfSpeechFigure(ModelFigure):
     }
     caption: ClassVar[str] = (
         "Share of each part of speech among the words of the training captions and of a text, of "
-        "at most 10,000 "
-        "sentences each, evenly spread. Beside the bars: by how much the share in captions is "
-        "above that in the text. "
-        "The numbers are in the CSV beside it."
+        "at most 10,000 sentences each, evenly spread. Beside the bars: by how much the share in "
+        "captions is above that in the text. The numbers are in the CSV beside it."
     )
     needs_images: ClassVar[bool] = False
     needs_models: ClassVar[bool] = False

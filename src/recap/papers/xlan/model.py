@@ -4,10 +4,10 @@ Paper: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning"; code
 JDAI-CV/image-captioning, not opened here. With s the activation and * the elementwise product, for
 each of H heads (the paper prints one):
 
-    B_i  = s(W_k k_i) * s(W_q^k Q)                        query with key                             (2)
-    B'_i = ReLU(W_B^k B_i),  b_i = softmax_i(W_b B'_i)    spatial attention                          (3)
-    c    = sigmoid(W_e mean_i(B'_i))                      channel attention                          (4-5)
-    out  = c * sum_i b_i (s(W_v v_i) * s(W_q^v Q))        query with value                           (6)
+    B_i  = s(W_k k_i) * s(W_q^k Q)                        query with key       (2)
+    B'_i = ReLU(W_B^k B_i),  b_i = softmax_i(W_b B'_i)    spatial attention    (3)
+    c    = sigmoid(W_e mean_i(B'_i))                      channel attention    (4-5)
+    out  = c * sum_i b_i (s(W_v v_i) * s(W_q^v Q))        query with value     (6)
 
 s is ReLU, or an exponential unit (Eq. 9: then the Taylor series holds every order of interaction).
 The query of Eq. 6 does not depend on i and is taken out of the sum. Conventional attention (Eq. 1)
@@ -109,8 +109,8 @@ def plain_bilinear_pool(
 
 
 class XLinear(Attention):
-    """One X-Linear attention block (Eq. 2-6): D is the paper's D_B, H * d_joint its D_c; dropout is
-    on B'.
+    """One X-Linear attention block (Eq. 2-6):
+    D is the paper's D_B, H * d_joint its D_c; dropout is on B'.
 
     The spatial attention weights pass through the identity `weights`, [B, C, H, T, N]
     (`recap.models.explained`).
@@ -140,8 +140,7 @@ class XLinear(Attention):
         self.weights = nn.Identity()
 
     def key_value(self, source: Rows) -> KeyValue:
-        """Project what is attended to: rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H,
-        N, K]."""
+        """Project rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
         return source.map(self.key).split_heads(self.heads), source.map(self.value).split_heads(
             self.heads
         )
@@ -152,16 +151,16 @@ class XLinear(Attention):
         k, v, shared = fold_keys(key_value, captions)  # [B', H, N, K]
         if attn_mask is None:
             attn_mask = k.new_ones(1, 1, 1, k.shape[2], dtype=torch.bool)
-        mask = fold_mask(attn_mask, query.shape, shared).expand(
-            len(k), -1, -1, -1
-        )  # [B', 1, R or 1, N]
+        # [B', 1, R or 1, N]
+        mask = fold_mask(attn_mask, query.shape, shared).expand(len(k), -1, -1, -1)
         mean_weights = mask.to(v.dtype)
         mean_weights = mean_weights / mean_weights.sum(-1, keepdim=True).clamp(min=1)
         q = fold(query.map(self.query_key).split_heads(self.heads), shared)  # [B', H, R, K]
         pooling = self.joint.weight, self.joint.bias, self.spatial.weight[0], mean_weights
+        # Eq. 2-4
         scores, mean = bilinear_pool(
             q, k, *pooling, dropout=self.dropout.p if self.training else 0.0
-        )  # Eq. 2-4
+        )
         scores = scores + self.spatial.bias  # [B', H, R, N]; the mean is [B', H, R, J]
         spatial_weights = scores.masked_fill(~mask, MASKED_SCORE).softmax(-1)  # Eq. 3
         q = fold(query.map(self.query_value).split_heads(self.heads), shared)
@@ -184,8 +183,8 @@ def x_linear(settings: XLinearSizes) -> partial[XLinear]:
 
 
 class FeatureMix(nn.Module):
-    """Eq. 8, keys and values as one: mix an attended vector g into the vectors x_i that it was
-    attended from.
+    """Eq. 8, keys and values as one:
+    mix an attended vector g into the vectors x_i that it was attended from.
 
     x_i <- norm(dropout(ReLU(W [g ; x_i])) + x_i)
     """
@@ -210,8 +209,7 @@ class FeatureMix(nn.Module):
 
 
 class XLanEncoder(nn.Module):
-    """Stacked X-Linear blocks over the regions, each queried by the last one's output (Eq. 7-8,
-    10)."""
+    """Stacked X-Linear blocks over the regions, queried by the last output (Eq. 7-8, 10)."""
 
     def __init__(
         self, *, d_model: int, blocks: list[XLinear], dropout: float, mix_dropout: float
@@ -229,9 +227,8 @@ class XLanEncoder(nn.Module):
         g = masked_mean(regions, mask)[:, None, None]  # [B, 1, 1, D]
         summaries = [g]
         for block, mix in zip(self.blocks, self.mixes, strict=True):
-            g = self.dropout(
-                block(Rows(g), block.key_value(Rows(x)), attn_mask=attn_mask).values
-            )  # Eq. 7
+            # Eq. 7
+            g = self.dropout(block(Rows(g), block.key_value(Rows(x)), attn_mask=attn_mask).values)
             x = mix(g, x)  # Eq. 8
             summaries.append(g)
         summary = self.norm(self.projection(torch.cat(summaries, -1)))  # Eq. 10
@@ -239,8 +236,7 @@ class XLanEncoder(nn.Module):
 
 
 class AttendedState(nn.Module):
-    """v' = norm(W [h ; v]), then GLU(W' [v' ; h]): state and attended vector -> context, all [...,
-    D]."""
+    """v' = norm(W [h ; v]), then GLU(W' [v' ; h]): state, attended -> context, all [..., D]."""
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
@@ -302,16 +298,17 @@ class XLan(ContextCaptioner):
         return self.attended(h, self.attention_dropout(self.attend(h, state)))
 
 
-# Section 4.2: the X-Transformer, with X-Linear attention in every place of an encoder-decoder
-# Transformer.
+# Section 4.2: the X-Transformer, with X-Linear attention
+# in every place of an encoder-decoder Transformer.
 #
 # The paper names it without a description; realized from the released configuration: 6+6 layers, D
 # 768, 8 heads, B' 48 wide in a head. Two streams run side by side: the vectors (regions or tokens)
 # and a global vector g (one per image, or one per token), which is the query of every block:
 #
 #   encoder   g = block(g, x);  x = feed_forward(mix(g, x));  global = norm(W [g_0 .. g_L])
-#   decoder   y = x + block(g, x, causal);  g' = norm(y + block(norm(y), regions));  x = feed_forward(mix(g', x))
-#   words     norm(dropout ..) of GLU(W [g_0 .. g_L]), g_0 = A(global) * B(mean of the tokens so far)
+#   decoder   y = x + block(g, x, causal);  g' = norm(y + block(norm(y), regions));
+#             x = feed_forward(mix(g', x))
+#   words     norm(dropout ..) of GLU(W [g_0 .. g_L]), g_0 = A(global) * B(mean of tokens so far)
 #
 # A <pad> among the tokens, unless it comes first, is seen by no other token, as in the release,
 # whose <pad> is its end.
@@ -365,11 +362,9 @@ class XDecoderLayer(nn.Module):
         self, *, d_model: int, words: XLinear, image: XLinear, update: Update | None, dropout: float
     ) -> None:
         super().__init__()
-        self.words, self.image, self.update = (
-            words,
-            image,
-            update,
-        )  # of the tokens so far, of the image
+        self.words = words  # of the tokens so far
+        self.image = image
+        self.update = update
         self.words_norm, self.image_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.dropout = Dropout(dropout)
 
@@ -487,18 +482,15 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         self_mask = causal_mask(tokens.shape[-1], tokens.device) & mask[:, :, None]
         x = self._embed(tokens, 0)
         weights = mask.to(x.dtype)[..., None]
-        mean = (x * weights).cumsum(2) / weights.cumsum(2).clamp(
-            min=1
-        )  # of the tokens up to each one
+        # of the tokens up to each one
+        mean = (x * weights).cumsum(2) / weights.cumsum(2).clamp(min=1)
         # g_0 = dropout(A(global) * B(mean of the tokens so far))
         branch = Rows.pack(self.image_side(memory.summary)[:, None, None].expand_as(x), index)
         g = branch.like(self.dropout(branch.values * self.word_side(Rows.pack(mean, index).values)))
         rows, summaries = Rows.pack(x, index), [g.values]
         for layer in self.decoder:
-            image, own = (
-                layer.image.key_value(Rows(memory.values[:, None])),
-                layer.words.key_value(rows),
-            )
+            image = layer.image.key_value(Rows(memory.values[:, None]))
+            own = layer.words.key_value(rows)
             g, rows = layer(
                 g,
                 rows,
@@ -545,9 +537,8 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         No gradient passes through its cache.
         """
         cache = state.cache.extended()
-        new = (
-            token_mask(tokens[..., None]) if state.position == 0 else (tokens != PAD)[..., None]
-        )  # [B, C, 1]
+        # [B, C, 1]
+        new = token_mask(tokens[..., None]) if state.position == 0 else (tokens != PAD)[..., None]
         mask = torch.cat([state.token_mask, new], 2)  # [B, C, tokens so far]
         x = Rows(self._embed(tokens[..., None], state.position))  # [B, C, 1, D]
         total = state.total + (x.values * new[..., None])[:, :, 0]
@@ -584,8 +575,8 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         )
 
 
-# From here on nothing is new: the same functions as above and as torch's, with gradients by hand,
-# for speed.
+# From here on nothing is new: the same functions as above
+# and as torch's, with gradients by hand, for speed.
 
 CHUNK = 2**21  # entries of q * k made at once: those that fit into a processor's cache
 CHUNK_ON_GPU = 2**27  # 512 MiB: few and large kernels
@@ -594,8 +585,7 @@ CHUNK_ON_GPU = 2**27  # 512 MiB: few and large kernels
 def bilinear_pool(
     q: Tensor, k: Tensor, *pooling: Tensor, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """As `plain_bilinear_pool`, a few images at a time, so that q * k and what leads to B' stay in
-    the cache."""
+    """As `plain_bilinear_pool`, a few images at a time: q * k and B' stay in the CPU's cache."""
     inputs = as_autocast(q.contiguous(), k.contiguous(), *pooling)
     return (
         _Pool.apply(*inputs, dropout) if fast() else plain_bilinear_pool(*inputs, dropout=dropout)
@@ -613,15 +603,12 @@ class _Pool(torch.autograd.Function):
         q, k, weight, bias, spatial, mean_weights, dropout = inputs
         whole = torch.Size([*q.shape[:3], k.shape[2], len(weight)])  # of B'
         mask, scale = dropout_mask(whole, dropout, q.device) if dropout else (None, 1.0)
-        scaled, shift = (
-            weight * scale,
-            bias * scale,
-        )  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
+        # ReLU(s x) = s ReLU(x): dropout's factor costs nothing.
+        scaled = weight * scale
+        shift = bias * scale
         joint = []  # B' of each chunk
-        scores, means = (
-            q.new_empty(*q.shape[:3], k.shape[2]),
-            q.new_empty(*q.shape[:3], len(weight)),
-        )
+        scores = q.new_empty(*q.shape[:3], k.shape[2])
+        means = q.new_empty(*q.shape[:3], len(weight))
         for part in _chunks(q, k):
             pair = q[part][:, :, :, None] * k[part][:, :, None]  # [B, H, R, N, K]
             flat = multiplied(pair.view(-1, q.shape[-1]), scaled, shift).relu_()
@@ -649,9 +636,8 @@ class _Pool(torch.autograd.Function):
             d_spatial += chunk.view(-1, width).mT @ d_chunk_scores.reshape(-1)
             inner = d_means[part][:, :, :, None] * mean_weights[part][..., None]
             inner = inner.addcmul_(d_chunk_scores[..., None], spatial)
-            inner = torch.ops.aten.threshold_backward(inner, chunk, 0).view(
-                -1, width
-            )  # 0 where B' is
+            # 0 where B' is
+            inner = torch.ops.aten.threshold_backward(inner, chunk, 0).view(-1, width)
             d_bias += inner.sum(0)
             pair = q[part][:, :, :, None] * k[part][:, :, None]
             d_weight.addmm_(inner.mT, pair.view(-1, q.shape[-1]))

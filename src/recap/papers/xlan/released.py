@@ -1,5 +1,4 @@
-"""From the parameter names of the released X-LAN and X-Transformer (JDAI-CV/image-captioning) to
-ours."""
+"""From the names of the released X-LAN and X-Transformer (JDAI-CV/image-captioning) to ours."""
 
 from __future__ import annotations
 
@@ -78,8 +77,8 @@ POSITIONS = re.compile(r"position|(^|\.)pe$")
 
 
 def rename_x_transformer(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the names of the released X-Transformer; its table of positions is cut to our length, or
-    computed.
+    """Map the names of the released X-Transformer;
+    its table of positions is cut to our length, or computed.
 
     It is computed where the state has none, or one that is the beginning of ours.
     """
@@ -93,8 +92,7 @@ def rename_x_transformer(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if not torch.allclose(table.float(), sinusoids[: len(table)], atol=1e-5):
             raise ConfigError(
                 f"the table of positions has {len(table)} rows that are no sinusoids, and the "
-                "model has "
-                f"{MAX_POSITIONS} positions; give a state dict with as many rows"
+                f"model has {MAX_POSITIONS} positions; give a state dict with as many rows"
             )
         table = sinusoids
     return {**renamed, "positions": table}
@@ -117,8 +115,7 @@ def block_settings(joint: Tensor, d_model: int, options: Options) -> dict[str, A
 
 
 def xlan_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the X-LAN that tensors belong to: sizes from shapes, activations from
-    `config.yml`."""
+    """Return the X-LAN's settings: sizes from shapes, activations from `config.yml`."""
     blocks = layers(tensors, "encoder.blocks")
     agree(
         options,
@@ -135,14 +132,12 @@ def xlan_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, 
 
 
 def x_transformer_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the X-Transformer of these tensors: sizes from shapes, the rest from
-    `config.yml`."""
+    """Return the X-Transformer's settings: sizes from shapes, the rest from `config.yml`."""
     encoder, decoder = (layers(tensors, stack) for stack in ("encoder", "decoder"))
     depths = {f"{BLOCK}.ENCODE_LAYERS": encoder, f"{BLOCK}.DECODE_LAYERS": decoder}
     agree(options, {"MODEL.TYPE": "XTransformer", **depths})
-    most = options.get(
-        "DATA_LOADER.MAX_FEAT", -1 if options else 50
-    )  # without its file: as its published one has it
+    # without its file: as its published one has it
+    most = options.get("DATA_LOADER.MAX_FEAT", -1 if options else 50)
     width = len(tensors["feature_embedding.weight"])
     return {
         "kind": "x_transformer",

@@ -1,5 +1,4 @@
-"""ZoDIAC-Transformer: refined attention, scaled by its intensity ("ZoDIAC: Zoneup Dropout Injection
-Attention...")."""
+"""ZoDIAC-Transformer: refined attention, scaled by its intensity."""
 
 from recap.papers.zodiac.settings import ZodiacModel
 from recap.settings.models import RELEASED

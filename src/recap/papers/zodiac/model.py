@@ -63,8 +63,8 @@ from recap.papers.zodiac.settings import ZodiacModel
 def refined_map(
     q1: Tensor, k: Tensor, *, mask: Tensor | None, activation: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Eq. 2: G(Q1) [B, C, H, T, K], G(K) [B, C or 1, H, N, K], mask broadcastable to the map -> [B,
-    C, H, T, N]."""
+    """Eq. 2: G(Q1) [B, C, H, T, K], G(K) [B, C or 1, H, N, K],
+    mask broadcastable to the map -> [B, C, H, T, N]."""
     scores = activation(shared_product(q1 / math.sqrt(k.shape[-1]), k.mT))
     if mask is not None:  # after the GELU: unmasked keys keep a score of at least -0.17
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
@@ -72,8 +72,7 @@ def refined_map(
 
 
 class RunningPool(NamedTuple):
-    """Sum of the intensity map over the tokens so far and the number of its entries, each [B, C, H]
-    (`prefix`)."""
+    """Sum and number of the intensity map's entries so far, each [B, C, H] (`prefix`)."""
 
     total: Tensor
     entries: Tensor
@@ -87,16 +86,15 @@ def intensity_pool(
     token_mask: Tensor | None = None,
     before: RunningPool | None = None,
 ) -> tuple[Tensor, RunningPool | None]:
-    """RAP of Eq. 5-7: average IV_map [B, C, H, T, N] over what `scope` says -> broadcastable to [B,
-    C, H, T].
+    """RAP of Eq. 5-7: average IV_map [B, C, H, T, N] over
+    what `scope` says -> broadcastable to [B, C, H, T].
 
     `mask` is broadcastable to the map, `token_mask` to [B, C, H, T], True where a row is not
     padding. For `prefix`, whose tokens see no padding, `before` has the tokens before these; the
     second result has these, too.
     """
-    rows = (
-        intensity_map.sum(-1) if mask is None else (intensity_map * mask).sum(-1)
-    )  # Eq. 5, summed: [B, C, H, T]
+    # Eq. 5, summed: [B, C, H, T]
+    rows = intensity_map.sum(-1) if mask is None else (intensity_map * mask).sum(-1)
     if scope == "as_released":
         size = rows.numel() * intensity_map.shape[-1] if mask is None else mask.sum()
         return (rows.sum() / size).expand(1, 1, 1, 1), None
@@ -104,8 +102,8 @@ def intensity_pool(
         counts = torch.full_like(rows, intensity_map.shape[-1])
     else:
         counts = mask.sum(-1).to(rows.dtype).expand_as(rows)
-    # A caption may be padding alone, or a mask hide everything: then nothing is counted, and
-    # `clamp` divides by 1.
+    # A caption may be padding alone, or a mask hide everything:
+    # then nothing is counted, and `clamp` divides by 1.
     if scope == "prefix":
         sums, counts = rows.cumsum(-1), counts.cumsum(-1)
         if before is not None:
@@ -118,8 +116,8 @@ def intensity_pool(
 
 
 class ZodiacMultiHead(Attention):
-    """ZoDIAC multi-head attention (Eq. 10-12): five projections with biases, inputs activated
-    before them.
+    """ZoDIAC multi-head attention (Eq. 10-12):
+    five projections with biases, inputs activated before them.
 
     `gate` is phi of Eq. 8: sigmoid, tanh, or none (intensity = zeta). With gate none and zeta 0
     nothing is injected: the intensity is 1. `dropout` is on the attended values (Eq. 3), not on the
@@ -149,22 +147,21 @@ class ZodiacMultiHead(Attention):
         self.weights = nn.Identity()  # of a word's attention, without the intensity
 
     def key_value(self, source: Rows, value_source: Rows | None = None) -> KeyValue:
-        """Project and activate what is attended to: rows of [B, C or 1, N, D] -> G(K), G(V) [B, C
-        or 1, H, N, K]."""
+        """Project and activate what is attended to:
+        rows of [B, C or 1, N, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
         key_input = source.map(self.gelu)
         value_input = key_input if value_source is None else value_source.map(self.gelu)
         return self.activated(self.key, key_input), self.activated(self.value, value_input)
 
     def activated(self, linear: nn.Module, x: Rows) -> Tensor:
-        """G(W G(x)) of Eq. 10 and of Eq. 2-4, given G(x): rows of [B, C, T, D] -> [B, C, H, T,
-        K]."""
-        # Activated before the heads are split: GELU and its gradient are twice as fast on
-        # contiguous rows.
+        """G(W G(x)) of Eq. 2-4 and 10, given G(x): rows of [B, C, T, D] -> [B, C, H, T, K]."""
+        # Activated before the heads are split:
+        # GELU and its gradient are twice as fast on contiguous rows.
         return x.map(linear).map(self.gelu).split_heads(self.heads)
 
     def empty_pool(self, like: Tensor) -> RunningPool:
-        """Return what `prefix` averages over before the first token of the images [B, ...], with
-        one beam each."""
+        """Return what `prefix` averages over before the first token
+        of the images [B, ...], with one beam each."""
         zeros = like.new_zeros(len(like), 1, self.heads)
         return RunningPool(zeros, zeros.clone())
 
@@ -179,9 +176,8 @@ class ZodiacMultiHead(Attention):
 
         Also takes and returns what `prefix` averages over.
         """
-        mask = (
-            None if attn_mask is None else attn_mask[:, :, None]
-        )  # broadcastable to [B, C, H, T, N]
+        # broadcastable to [B, C, H, T, N]
+        mask = None if attn_mask is None else attn_mask[:, :, None]
         token_mask = None if query.token_mask is None else query.token_mask[:, :, None]
         x, (k, v) = query.map(self.gelu), key_value
         q1 = self.activated(self.query, x)  # [B, C, H, T, K]
@@ -262,31 +258,29 @@ class Zodiac(Transformer):
         super().__init__(
             inputs, settings, make_attention=attention, make_decoder_layer=ZodiacDecoderLayer
         )
-        # As released, the average divides by the sum of the mask as it comes, so one that hides
-        # nothing counts, too.
+        # As released, the average divides by the sum of the mask
+        # as it comes, so one that hides nothing counts, too.
         self.keep_masks = rap_scope == "as_released"
         self.in_buckets = not self.keep_masks
-        # Only a prefix holds no padding and can be cached: other scopes average over padded and
-        # later rows, too.
+        # Only a prefix holds no padding and can be cached:
+        # other scopes average over padded and later rows, too.
         self.packs = rap_scope == "head"
 
     def masks(
         self, x: Rows, memory: Memory, cache: KeyValueCache | None
     ) -> tuple[Tensor, Tensor | None]:
-        """As `Transformer.masks`; where a released average divides by their size, as the release
-        has them."""
+        """As `Transformer.masks`; as released, where an average divides by their size."""
         if not self.keep_masks:
             return super().masks(x, memory, cache)
-        own = own_mask(
-            x, cache
-        )  # one for all beams; a caption's padding is hidden, an image's mask counts per caption
+        # one for all beams; a caption's padding is hidden, an image's mask counts per caption
+        own = own_mask(x, cache)
         if x.token_mask is not None:
             own = own & x.token_mask[:, :, None]
         return own, key_mask(memory.mask).expand(-1, x.shape[1], -1, -1)
 
     def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
-        """As `Transformer.embed_image`; as released, real vectors alone are embedded and padding is
-        zero after that."""
+        """As `Transformer.embed_image`; as released,
+        real vectors alone are embedded and padding is zero after that."""
         x, mask = super().embed_image(images)
         return x.masked_fill(~mask[..., None], 0.0) if self.keep_masks else x, mask
 

@@ -17,8 +17,8 @@ class ZodiacModel(TransformerSizes):
     """The Transformer with ZoDIAC attention (refined attention times an injected intensity)."""
 
     implementation: ClassVar[str] = "recap.papers.zodiac.model:Zodiac"
-    # Other values of rap_scope break the contract on purpose; tests/unit/papers/zodiac tests what
-    # they keep.
+    # Other values of rap_scope break the contract on purpose;
+    # tests/unit/papers/zodiac tests what they keep.
     variants: ClassVar[Sequence[Mapping[str, Any]]] = (
         {"gate": "tanh"},
         {"gate": "none", "zeta": 0.0},
@@ -33,11 +33,12 @@ class ZodiacModel(TransformerSizes):
     )
     rap_scope: Literal["head", "printed", "image", "global", "as_released"] = Field(
         "head",
-        description="what one intensity is averaged over; head: in the decoder over the tokens so far; "
-        "printed: there "
-        "over the whole caption, later tokens included; as_released: one number a call, as the "
-        "code has it; the beam "
-        "search then differs from the code's once a caption of the batch has ended",
+        description=(
+            "what one intensity is averaged over; head: in the decoder over the tokens so far; "
+            "printed: there over the whole caption, later tokens included; as_released: one "
+            "number a call, as the code has it; the beam search then differs from the code's once "
+            "a caption of the batch has ended"
+        ),
     )
     gelu: bool = Field(True, description="false: the GELU-free ablation of Table IV")
     feed_forward_activation: Literal["none", "relu", "gelu"] = Field(

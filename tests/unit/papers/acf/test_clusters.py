@@ -85,8 +85,8 @@ def test_clusters_are_probabilities_that_grow_from_layer_to_layer(shift):
 
 
 def test_a_fixed_window_is_the_special_case_whose_probabilities_are_0_and_1():
-    # C = 1 for pairs up to a distance, 0 beyond: as if Eq. 4 merged each element with the last ones
-    # alone.
+    # C = 1 for pairs up to a distance, 0 beyond: as if Eq.
+    # 4 merged each element with the last ones alone.
     x = Rows(torch.zeros(2, 1, 12, 4))
     line, _ = Window(window=2, height=1)(x, ())
     distance = (torch.arange(12) - torch.arange(12)[:, None]).abs()

@@ -63,9 +63,8 @@ def test_neighbors_of_a_grid_are_beside_and_below():
     assert sorted(grid_neighbors([0, 1, 2, 3], 2)) == [(0, 1), (0, 2), (1, 3), (2, 3)]
     assert sorted(grid_neighbors([0, 1, 2, None], 2)) == [(0, 1), (0, 2)]
     assert all(abs(a - b) in (1, 3) for a, b in grid_neighbors(list(range(9)), 3))
-    assert (2, 3) not in grid_neighbors(
-        list(range(9)), 3
-    )  # the end of a row and the begin of the next
+    # the end of a row and the begin of the next
+    assert (2, 3) not in grid_neighbors(list(range(9)), 3)
 
 
 def cluster_map(label, **changes):
@@ -155,9 +154,8 @@ def test_regions_are_clustered_with_their_neighbors_in_the_layout():
         boxes,
         torch.tensor([[100.0, 100.0]]),
     )
-    assert region_cells(boxes, stream.mask, 2).tolist() == [
-        [2, 0, 4, 1, 3, 5]
-    ]  # the columns 2, 1 and 0, 3 and 4
+    # the columns 2, 1 and 0, 3 and 4
+    assert region_cells(boxes, stream.mask, 2).tolist() == [[2, 0, 4, 1, 3, 5]]
     matrix = torch.eye(6)
     matrix[0, 1] = matrix[1, 0] = 0.9  # the cells of regions 2 and 0
     matrix[0, 4] = matrix[4, 0] = 0.9  # those of 2 and 3, which are no neighbors

@@ -23,9 +23,8 @@ RIGHT, DOWN, LEFT, UP = range(4)
 
 
 def test_the_direction_leads_from_the_key_to_the_query():
-    centres = torch.tensor(
-        [[0.1, 0.5], [0.9, 0.5], [0.5, 0.9], [0.5, 0.1]]
-    )  # left, right, low, high
+    # left, right, low, high
+    centres = torch.tensor([[0.1, 0.5], [0.9, 0.5], [0.5, 0.9], [0.5, 0.1]])
     index = direction_index(centres, 1)
     assert index[1, 0] == RIGHT and index[0, 1] == LEFT
     assert index[2, 3] == DOWN and index[3, 2] == UP

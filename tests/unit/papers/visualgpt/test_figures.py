@@ -1,5 +1,5 @@
-"""VisualGPT's figures: gates by the equations, scores of words, and parts of speech of captions and
-WikiText."""
+"""VisualGPT's figures: gates by the equations, scores of words,
+and parts of speech of captions and WikiText."""
 
 import csv
 import math

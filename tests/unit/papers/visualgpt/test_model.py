@@ -1,5 +1,5 @@
-"""Pretrained weights of VisualGPT (what is taken, left random, refused) and the gates that figures
-read."""
+"""Pretrained weights of VisualGPT (what is taken, left random, refused)
+and the gates that figures read."""
 
 import json
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""ZoDIAC's averages over more than a prefix, which break the contract of models on purpose, and
-what they keep."""
+"""ZoDIAC's averages over more than a prefix,
+which break the contract of models on purpose, and what they keep."""
 
 import pytest
 import torch
@@ -73,9 +73,8 @@ def test_more_padding_of_captions_changes_nothing_but_the_released_average(scope
     longer = torch.nn.functional.pad(tokens, (0, 4), value=PAD)
     mask, memory = tokens != PAD, scoped.encode(images)
     padded = [scoped.decode(some, memory)[:, :, :T][mask] for some in (tokens, longer)]
-    targets = [
-        PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)
-    ]  # as training asks
+    # as training asks
+    targets = [PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)]
     packed = [
         scoped.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)
     ]
@@ -106,12 +105,10 @@ def test_uncached_scopes_decode_a_growing_prefix(scope, images, tokens):
 
 
 def test_the_released_average_decodes_under_one_mask_for_all_captions(images, tokens):
-    # Its denominator does not grow with the captions there, but does under teacher forcing; one
-    # caption tells nothing.
-    model, first = (
-        built(EXAMPLE.model_copy(update={"rap_scope": "as_released", "gate": "tanh"})),
-        torch.tensor([0]),
-    )
+    # Its denominator does not grow with the captions there,
+    # but does under teacher forcing; one caption tells nothing.
+    model = built(EXAMPLE.model_copy(update={"rap_scope": "as_released", "gate": "tanh"}))
+    first = torch.tensor([0])
     for captions in (1, 2):
         some = tokens[:1, :captions, :4]
         last = [
