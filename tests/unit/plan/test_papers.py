@@ -1,5 +1,7 @@
 """Plans of papers by name: at which scale, and how many trainings they need, each setting once."""
 
+from collections import Counter
+
 import pytest
 
 from helpers.plans import PARAMS, planned
@@ -45,3 +47,20 @@ def test_the_resolved_profile_as_a_file_of_json_is_the_same_plan(tmp_path):
         and again.scored() == plan.scored()
         and again.seeds == plan.seeds
     )
+
+
+def test_nine_models_are_trained_alike_but_for_the_rates_that_their_pilots_chose():
+    plan = named_plan(PARAMS, "nine")
+    assert Counter(run.stage for run in plan.trained()) == {"xe": 27, "scst": 27}
+    equal = [plan.recipe(run.recipe).model_dump() for run in plan.scored()]
+    for recipe in equal:
+        del recipe["xe"]["schedule"]["learning_rate"], recipe["scst"]["schedule"]["learning_rate"]
+    assert all(recipe == equal[0] for recipe in equal)
+
+
+def test_second_stages_of_pilots_begin_from_their_first_stages():
+    plan = named_plan(PARAMS, "nine_tuning")
+    assert Counter(run.stage for run in plan.trained()) == {"xe": 27, "scst": 18}
+    assert not {run.seed for run in plan.trained()} & {
+        run.seed for run in named_plan(PARAMS, "nine").trained()
+    }
