@@ -47,7 +47,6 @@ NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMe
 PartitionName=cpu Nodes=n1 Default=YES MaxTime=INFINITE State=UP
 PartitionName=first Nodes=n1 PriorityTier=10 MaxTime=INFINITE State=UP
 PartitionName=gpu Nodes=n2 MaxTime=INFINITE State=UP
-PartitionName=both Nodes=n1,n2 MaxTime=INFINITE State=UP
 """
 
 
@@ -137,7 +136,7 @@ class Cluster:
     def stop(self) -> None:
         """Cancel all jobs and end the daemons."""
         if "slurmctld" in self.daemons:
-            for partition in ("cpu", "first", "gpu", "both"):
+            for partition in ("cpu", "first", "gpu"):
                 self.said("scancel", f"--partition={partition}")
         for daemon in reversed(self.daemons.values()):
             daemon.terminate()

@@ -8,7 +8,7 @@ from shlex import quote
 
 from recap.core.hashing import value_hash
 from recap.core.process import SHARED, devices
-from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
+from recap.plan.jobs import evaluation_spec, execution, run_spec
 from recap.plan.paths import EXTRACTOR, Paths
 from recap.plan.profiles import uses_gpus
 from recap.plan.run import file_name, run_named

@@ -30,22 +30,11 @@ def threads_of(w):
     return PLAN.recipe(w.recipe).processes * execution(PLAN, w.recipe).threads
 
 
-def on_several(value):
-    """Return the function that gives a resource of trainings on several nodes; others do not have it."""
-    return lambda w: value(w, nodes(PLAN, w.recipe)) if nodes(PLAN, w.recipe) > 1 else None
-
-
 def stage_resources(stage):
-    """Return the resources of a stage: limits, a GPU for each process, and nodes."""
-    # For Slurm: `recap train` starts a torchrun on each node by srun, so the job itself begins outside of it (mpi).
+    """Return the resources of a stage: limits, and a GPU for each process."""
     return {
         **limits(lambda w: NEEDS.training(run_named(w, stage=stage))),
         **STOPPED_BEFORE_LIMIT,
-        "mpi": on_several(lambda w, count: "srun"),
-        "nodes": on_several(lambda w, count: count),
-        "tasks": on_several(lambda w, count: count),
-        "tasks_per_gpu": on_several(lambda w, count: 0),
-        "cpus_per_task": on_several(lambda w, count: threads_of(w) // count),
         "gpu": lambda w: PLAN.recipe(w.recipe).processes * GPU,
     }
 

@@ -15,7 +15,6 @@ from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, Positive
 from recap.core.documents import read_json
 from recap.core.errors import ConfigError
 from recap.plan.amounts import Amounts, StepShape, UnknownSize, Work
-from recap.plan.jobs import nodes
 from recap.plan.paths import used_stores
 from recap.plan.profiles import uses_gpus
 from recap.plan.run import VAL, Run, Submission
@@ -290,7 +289,7 @@ _CAPTION_MB, _PICTURE_MB, _READ_SECONDS = (
 class Need:
     """Limits of one job."""
 
-    mem_mb: int  #: memory in MB, of each node
+    mem_mb: int  #: memory in MB
     runtime: int  #: minutes
     disk_mb: int  #: MB that it writes, the work that it leaves in case it is killed among them
 
@@ -328,7 +327,7 @@ class Resources:
     def training(self, run: Run) -> Need:
         """Return the limits of a training."""
         cost, processes = self.costs.training(run), self.plan.recipe(run.recipe).processes
-        memory = processes / nodes(self.plan, run.recipe) * (_PROGRAM_MB + cost.memory / _MB)
+        memory = processes * (_PROGRAM_MB + cost.memory / _MB)
         return _need(memory, self._minutes(cost) / processes, (cost.weights + cost.state) / _MB)
 
     @_known_sizes

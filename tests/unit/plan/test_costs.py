@@ -138,16 +138,6 @@ def test_a_training_may_take_what_it_holds_and_three_times_its_hours(small):
     assert need.disk_mb == pytest.approx(100 + 5 * cost.weights / 1e6, abs=1)
 
 
-def test_each_of_two_nodes_needs_the_memory_of_its_processes(params):
-    edited(params, "xlan/recipes/xlan.yaml", processes=4)
-    words = {"scale": "paper", "tables": ["xlan/t1"]}
-    plans = [planned(params, **words, execution={"device": "cpu", "nodes": n}) for n in (1, 2)]
-    one, two = (resources(plan) for plan in plans)
-    run = next(each for each in one.plan.trained() if one.plan.recipe(each.recipe).processes == 4)
-    assert two.training(run).mem_mb == pytest.approx(one.training(run).mem_mb / 2, abs=1)
-    assert two.training(run).runtime == one.training(run).runtime
-
-
 def test_a_gpu_that_was_not_measured_gets_ten_times_the_assumed_time(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     needs = resources(planned(PARAMS, tables=["xlan/t1"]))
