@@ -99,7 +99,7 @@ def test_a_training_at_its_wall_limit_saves_in_time_and_continues_in_the_next_jo
     done = prepared.train("unbroken_minutes", stage_settings=MINUTES)
     assert done.returncode == 0, done.stderr
     limited = trains(small, prepared, "limited", "unbroken_minutes", stage_settings=MINUTES)
-    # As docs/guides/slurm.md has it: what the command line sets leaves the signal of the rule.
+    # What the command line sets leaves the signal of the rule.
     process = limited.start(
         "train_xe", "--set-resources", "train_xe:runtime=60", "train_xe:slurm_partition=cpu"
     )

@@ -1,6 +1,5 @@
 """Training: cross-entropy, then self-critical from its best weights; and language models on texts without pictures."""
 
-from recap.plan.costs import UNKNOWN
 from recap.plan.paths import RUN_FILES
 from recap.plan.source import TRAINING
 
@@ -30,13 +29,10 @@ def threads_of(w):
     return PLAN.recipe(w.recipe).processes * execution(PLAN, w.recipe).threads
 
 
-def stage_resources(stage):
-    """Return the resources of a stage: limits, and a GPU for each process."""
-    return {
-        **limits(lambda w: NEEDS.training(run_named(w, stage=stage))),
-        **STOPPED_BEFORE_LIMIT,
-        "gpu": lambda w: PLAN.recipe(w.recipe).processes * GPU,
-    }
+TRAINING_RESOURCES = {
+    **STOPPED_BEFORE_LIMIT,
+    "gpu": lambda w: PLAN.recipe(w.recipe).processes * GPU,
+}
 
 
 def stage_params(stage):
@@ -62,7 +58,6 @@ rule language_model:
         f"{LOGS}/language_model/{{dataset}}/{{language_model}}.log",
     threads: 2
     resources:
-        **limits(lambda w: UNKNOWN),
         **STOPPED_BEFORE_LIMIT,
         gpu=GPU,
     params:
@@ -86,7 +81,7 @@ rule train_xe:
     priority: 1
     threads: threads_of
     resources:
-        **stage_resources("xe"),
+        **TRAINING_RESOURCES,
     params:
         **stage_params("xe"),
         out=subpath(output.model, parent=True),
@@ -107,7 +102,7 @@ rule train_scst:
         f"{LOGS}/train_scst/{RUN}.log",
     threads: threads_of
     resources:
-        **stage_resources("scst"),
+        **TRAINING_RESOURCES,
     params:
         **stage_params("scst"),
         init=subpath(input.init, parent=True),

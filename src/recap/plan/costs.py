@@ -1,31 +1,27 @@
-"""What the jobs of a plan cost, from a table of measured steps: operations, seconds, memory, disk,
-limits."""
+"""What the jobs of a plan cost, from a table of measured steps: operations, seconds, memory, disk."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from recap.core.documents import read_json
 from recap.core.errors import ConfigError
-from recap.plan.amounts import Amounts, StepShape, UnknownSize, Work
+from recap.plan.amounts import Amounts, StepShape, Work
 from recap.plan.paths import used_stores
-from recap.plan.profiles import uses_gpus
 from recap.plan.run import VAL, Run, Submission
 from recap.plan.run_plan import RunPlan
 from recap.settings.base import Strict
-from recap.settings.datasets import COCO_PARTS, PICTURES
+from recap.settings.datasets import COCO_PARTS
 
 TABLE = "measured_steps.json"  # in `params/`: the project's own
-HERE = (
-    Path("work") / "measured.json"
-)  # of this folder's machine, which limits of cluster jobs count with, too
+HERE = Path("work") / "measured.json"  # of this folder's machine
 ASSUMED_TFLOPS = (
     10.0  # 10^12 operations per second of a GPU that was not measured; named wherever it is used
 )
@@ -265,128 +261,3 @@ class Costs(Amounts):
         return sorted(
             every.values(), key=lambda shape: shape.key != first[shape.model.kind, shape.work]
         )
-
-
-_MB = 10**6
-_PROGRAM_MB = 1500  # Python with torch, a corpus and a part of a mapped store
-_METRICS_MB, _SPICE_MB = 3000, 9000  # Java of METEOR and of the tokenizer; of SPICE
-_PICTURES_MB = 6000  # a backbone or a detector, with a batch of pictures
-_MINUTES = 30  # to begin, to read, to write
-_LOGS_MB = 100  # and other small files
-_LATER = 3  # times the estimate of a machine that was measured: others are slower
-_ASSUMED_LATER = 10  # times the estimate of a GPU that was not measured
-_CPU_TFLOPS = 0.01  # of a core, where no model of the kind was measured
-_PICTURE_SECONDS = {True: 1.0, False: 20.0}  # a limit for one picture, on a GPU or not
-_SCORING_MINUTES = 60
-_CAPTION_MB, _PICTURE_MB, _READ_SECONDS = (
-    0.004,
-    1.0,
-    0.1,
-)  # of a corpus: more than any data set here takes
-
-
-@dataclass(frozen=True)
-class Need:
-    """Limits of one job."""
-
-    mem_mb: int  #: memory in MB
-    runtime: int  #: minutes
-    disk_mb: int  #: MB that it writes, the work that it leaves in case it is killed among them
-
-
-# Where a parameter file does not say how large something is, and of trainings whose steps are not
-# counted.
-UNKNOWN = Need(mem_mb=16_000, runtime=24 * 60, disk_mb=20_000)
-
-
-def _known_sizes(limits: Callable[..., Need]) -> Callable[..., Need]:
-    """Compute the limits of a job once.
-
-    They are wide where a parameter file does not say a size.
-    """
-
-    @lru_cache(None)
-    def or_wide(*job: object) -> Need:
-        try:
-            return limits(*job)
-        except UnknownSize:
-            return UNKNOWN
-
-    return or_wide
-
-
-class Resources:
-    """Limits of the jobs of a plan on a cluster, no predictions: a stopped training continues in
-    the next job."""
-
-    def __init__(self, costs: Costs) -> None:
-        self.costs, self.plan = costs, costs.plan
-        self.gpus = uses_gpus(self.plan.profile.execution)
-
-    @_known_sizes
-    def training(self, run: Run) -> Need:
-        """Return the limits of a training."""
-        cost, processes = self.costs.training(run), self.plan.recipe(run.recipe).processes
-        memory = processes * (_PROGRAM_MB + cost.memory / _MB)
-        return _need(memory, self._minutes(cost) / processes, (cost.weights + cost.state) / _MB)
-
-    @_known_sizes
-    def evaluation(self, run: Run, sent: Submission | None = None) -> Need:
-        """Return the limits of an evaluation, its metrics among them, or of the captions that
-        COCO's server is sent."""
-        minutes = self._minutes(self.costs.evaluation(run, sent)) + _SCORING_MINUTES
-        weights = sum(self.costs.training(self.plan.weights(part)).weights for part in run.parts())
-        spice = "SPICE" in self.plan.recipe(run.recipe).evaluation.metrics
-        memory = _PROGRAM_MB + 2 * weights / _MB + _METRICS_MB + (_SPICE_MB if spice else 0)
-        return _need(memory, minutes, _PROGRAM_MB)
-
-    @_known_sizes
-    def store(self, dataset: str, features: str) -> Need:
-        """Return the limits of a feature store, whose shards are there beside it at the end."""
-        cost = next(
-            each
-            for each in self.costs.stores
-            if (each.dataset, each.features) == (dataset, features)
-        )
-        settings = self.plan.get("features", features)
-        pictures = cost.images * self.plan.get("datasets", dataset).pictures_per_image()
-        seconds = pictures * _PICTURE_SECONDS[self.gpus or not settings.from_pictures]
-        seconds /= self.plan.profile.execution.extraction_parts  # each part is a job
-        disk = UNKNOWN.disk_mb if cost.bytes is None else 2 * cost.bytes / _MB
-        return _need(
-            _PICTURES_MB if settings.from_pictures else 2 * _PROGRAM_MB, seconds / 60, disk
-        )
-
-    @_known_sizes
-    def corpus(self, dataset: str) -> Need:
-        """Return the limits of a corpus, with the pictures that its reader packs."""
-        counts = self.costs.counts(dataset)
-        packed = (
-            counts.images * _PICTURE_MB
-            if PICTURES in self.plan.get("datasets", dataset).products
-            else 0.0
-        )
-        megabytes = counts.captions * _CAPTION_MB
-        return _need(
-            _PROGRAM_MB + megabytes,
-            counts.images * _READ_SECONDS / 60,
-            _PROGRAM_MB + packed + megabytes,
-        )
-
-    def _minutes(self, cost: Cost) -> float:
-        """Return the minutes of computing: of this kind of processor if one was measured, else
-        assumed."""
-        timed = [
-            seconds
-            for name, seconds in cost.seconds.items()
-            if name.endswith(ONE_CORE) != self.gpus
-        ]
-        if timed:
-            return _LATER * max(timed) / 60
-        return (
-            _ASSUMED_LATER * cost.gflop / 1e3 / (ASSUMED_TFLOPS if self.gpus else _CPU_TFLOPS) / 60
-        )
-
-
-def _need(memory: float, minutes: float, disk: float) -> Need:
-    return Need(math.ceil(memory), _MINUTES + math.ceil(minutes), _LOGS_MB + math.ceil(disk))

@@ -1,12 +1,11 @@
-"""What steps, trainings, evaluations and stores cost, and the limits of jobs for a cluster."""
+"""What steps, trainings, evaluations and stores cost."""
 
 import pytest
 
-from helpers.plans import PARAMS, edited, measured_file, measured_row, planned
+from helpers.plans import PARAMS, measured_file, measured_row, planned
 from recap.core.errors import RecapError
-from recap.models.check import check_models
 from recap.plan.amounts import Amounts
-from recap.plan.costs import TABLE, UNKNOWN, Costs, Resources, estimate, inputs_of, read_costs
+from recap.plan.costs import TABLE, Costs, estimate, inputs_of, read_costs
 
 
 @pytest.fixture(scope="module")
@@ -118,41 +117,3 @@ def test_a_store_has_the_vectors_of_its_images(costs):
     values = 3300 * 7 * 7 * 192 * 2
     assert (store.images, store.all_images, store.at_most) == (3300, 3300, False)
     assert values < store.bytes < 1.02 * values
-
-
-def resources(plan):
-    return Resources(Costs(plan, check_models(plan), read_costs(PARAMS / TABLE)))
-
-
-@pytest.fixture(scope="module")
-def small():
-    return resources(planned(PARAMS, tables=["xlan/t1"], execution={"device": "cpu"}))
-
-
-def test_a_training_may_take_what_it_holds_and_three_times_its_hours(small):
-    run = small.plan.trained()[0]
-    cost, need = small.costs.training(run), small.training(run)
-    assert 1500 + cost.memory / 1e6 <= need.mem_mb < 1600 + cost.memory / 1e6
-    minutes = max(cost.seconds.values()) / 60
-    assert need.runtime == pytest.approx(30 + 3 * minutes, abs=1)
-    assert need.disk_mb == pytest.approx(100 + 5 * cost.weights / 1e6, abs=1)
-
-
-def test_a_gpu_that_was_not_measured_gets_ten_times_the_assumed_time(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    needs = resources(planned(PARAMS, tables=["xlan/t1"]))
-    run = needs.plan.trained()[0]
-    assert needs.training(run).runtime == 30 + -(-needs.costs.training(run).gflop // (1e4 * 6))
-
-
-def test_where_the_size_of_a_data_set_is_not_known_limits_are_wide(params):
-    edited(params, "datasets/flickr8k.yaml", annotations="flickr8k/mine.json")
-    needs = resources(planned(params, scale="photos"))
-    run = needs.plan.scored()[0]
-    assert (
-        needs.training(needs.plan.weights(run))
-        == needs.evaluation(run)
-        == needs.corpus("flickr8k")
-        == UNKNOWN
-    )
-    assert needs.store("flickr8k", run.features) == UNKNOWN
