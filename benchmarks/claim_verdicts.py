@@ -61,9 +61,7 @@ def _compared(own: np.ndarray, other: np.ndarray | None, within: float) -> Judge
     settings: dict[str, Any] = BETTER if other is not None else {**REACHED, "within": within}
     first, second = (Sample(each.mean(axis=0), each.mean(axis=1).tolist()) for each in (base, own))
     tests = compare_rows("CIDEr", first, second)
-    return Judged(
-        Check(**settings), "t", "CIDEr", "other", tests=tests, corpus=[first.runs, second.runs]
-    )
+    return Judged(Check(**settings), "t", "CIDEr", "other", tests=tests)
 
 
 def false_verdicts(

@@ -1,5 +1,5 @@
-"""What the rules share: the plan of a profile,
-files that commands read, limits of jobs, constraints of wildcards."""
+"""What the rules share: the plan of a profile, files that commands read, constraints of
+wildcards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pickle
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -21,7 +21,6 @@ from recap.core.hashing import value_hash
 from recap.core.process import LOCK_FOLDER
 from recap.models.check import check_models
 from recap.plan import records
-from recap.plan.costs import Costs, Need, Parameters, Resources, measured_costs
 from recap.plan.jobs import execution, planned_claims
 from recap.plan.outside import Requirement, line, refuse_missing, requirements
 from recap.plan.paths import Paths, used_features
@@ -33,7 +32,6 @@ from recap.settings.specs import JudgedClaims
 
 # names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
 VARIABLE = "RECAP_PLANNED"
-MOST = 3  # times the limits of the plan that a job gets at last
 # On Slurm, a job that continues where it was gets SIGTERM some time before its limit. Slurm's own
 # comes KillWait (30 s) before SIGKILL, too short for a large batch. In a profile, `--set-resources`
 # of the command line would take its place.
@@ -45,13 +43,8 @@ class Planned(NamedTuple):
 
     plan: RunPlan
     needed: list[Requirement]  # the missing outside files, which rules make
-    parameters: Parameters  # of the models
     claims: JudgedClaims | None  # of the papers whose tables are made
     digests: dict[Key, str]  # of source
-
-    def limits(self) -> Resources:
-        """Return the limits of jobs."""
-        return Resources(Costs(self.plan, self.parameters, measured_costs(self.plan.params)))
 
 
 def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
@@ -60,7 +53,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
         plan = load_plan(config, files)
         paths = Paths(plan)
         claims = planned_claims(plan)
-        parameters = check_models(plan, Path(paths.work) / "checked_models.json")
+        check_models(plan, Path(paths.work) / "checked_models.json")
         needed = requirements(paths)
         refuse_missing(needed, paths)
     except RecapError as error:
@@ -74,7 +67,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
             for folder in paths.images(name):
                 Path(folder).mkdir(parents=True, exist_ok=True)
     write_beside_specs(plan, Path(paths.work))
-    return Planned(plan, needed, parameters, claims, {})
+    return Planned(plan, needed, claims, {})
 
 
 def refuse(sentence: str) -> NoReturn:
@@ -149,15 +142,3 @@ def write_beside_specs(plan: RunPlan, work: Path) -> None:
 def one_of(names: Iterable[str]) -> str:
     """Return the regular expression that matches these names and nothing else."""
     return "|".join(map(re.escape, names)) or "(?!)"
-
-
-def limits(need: Callable[[Any], Need]) -> dict[str, Callable[..., int]]:
-    """Return the limits of a rule's jobs on a cluster.
-
-    One that is tried again (`--retries`) may have more.
-    """
-    return {
-        "mem_mb": lambda wildcards, attempt: need(wildcards).mem_mb * min(attempt, MOST),
-        "runtime": lambda wildcards, attempt: need(wildcards).runtime * min(attempt, MOST),
-        "disk_mb": lambda wildcards: need(wildcards).disk_mb,
-    }

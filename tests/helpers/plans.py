@@ -32,7 +32,7 @@ def measured_row(shape, **changes):
     values = {
         "kind": shape.model.kind,
         "work": shape.work,
-        "key": shape.key,
+        "sizes": shape.sizes,
         "parameters": 1_000_000,
     }
     values |= {

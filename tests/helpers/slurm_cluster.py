@@ -48,7 +48,6 @@ Gres=gpu:2,shard:4
 PartitionName=cpu Nodes=n1 Default=YES MaxTime=INFINITE State=UP
 PartitionName=first Nodes=n1 PriorityTier=10 MaxTime=INFINITE State=UP
 PartitionName=gpu Nodes=n2 MaxTime=INFINITE State=UP
-PartitionName=both Nodes=n1,n2 MaxTime=INFINITE State=UP
 """
 
 
@@ -138,7 +137,7 @@ class Cluster:
     def stop(self) -> None:
         """Cancel all jobs and end the daemons."""
         if "slurmctld" in self.daemons:
-            for partition in ("cpu", "first", "gpu", "both"):
+            for partition in ("cpu", "first", "gpu"):
                 self.said("scancel", f"--partition={partition}")
         for daemon in reversed(self.daemons.values()):
             daemon.terminate()

@@ -69,17 +69,6 @@ use rule trained as train_xe with:
     resources:
         **STOPPED_BEFORE_LIMIT,
         mem_mb=3000,
-
-
-use rule trained as spread with:
-    output:
-        "out/spread",
-    resources:
-        mem_mb=3000,
-        mpi="srun",
-        nodes=2,
-        tasks=2,
-        slurm_partition="both",
 """
 JOB = """
 import json, os, sys, time

@@ -229,29 +229,13 @@ def test_a_recipe_of_two_processes_asks_for_both_and_says_so_to_the_training_alo
     )
 
 
-def test_only_trainings_of_several_processes_ask_for_several_nodes(workspace):
-    workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 4")
-    words = ("train_all", "--dry-run", "--quiet", "host")
-    said = workspace.snakemake(*words, config=("execution={device: cpu, nodes: 2}",)).stdout
-    jobs = [job for job in said.split("rule ")[1:] if job.startswith("train_xe")]
-    (together,), (alone,) = (
-        [job for job in jobs if f"model={kind}" in job] for kind in ("zodiac", "transformer")
-    )
-    assert (
-        "nodes=2, tasks=2, tasks_per_gpu=0, cpus_per_task=2" in together and "mpi=srun" in together
-    )
-    assert "nodes" not in alone and "mpi" not in alone
-    done = workspace.snakemake(*words, config=("execution={device: cpu, nodes: 3}",))
-    assert "recap: execution.nodes: 3 nodes cannot share 4 processes equally" in done.stderr
-
-
 def test_how_jobs_are_computed_reaches_them_by_a_file_that_nothing_follows(workspace):
     words = ("train_all", "--printshellcmds", "--quiet", "host")
     before = workspace.dry_run(*words)
     file = workspace.folder / "work/tiny/execution/short.yaml"
     assert "device: cpu\nthreads: 1\n" in file.read_text()
     after = workspace.dry_run(*words, config=("execution={threads: 2, compile: true}",))
-    assert "threads: 2\nnodes: 1\ntf32: true\ncompile: true\n" in file.read_text()
+    assert "threads: 2\ntf32: true\ncompile: true\n" in file.read_text()
     commands = [
         sorted(line for line in said.splitlines() if " train --spec " in line)
         for said in (before, after)

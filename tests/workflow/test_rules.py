@@ -3,14 +3,16 @@ plans that jobs on a cluster take, and their names there."""
 
 import re
 import stat
+from pathlib import Path
 
 from workflow.provenance import make_writable
 from workflow.stopping import jobs_here
 
-from helpers.tiny_workspace import Workspace
+from helpers.tiny_workspace import ROOT, Workspace
 from recap.core.documents import read_mapping
 from recap.plan import source
 from recap.plan.profiles import load_plan
+from recap.settings.datasets import DATASETS
 from workflow import profile
 
 
@@ -38,13 +40,25 @@ def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_pat
     monkeypatch.setenv(profile.VARIABLE, "")  # restored after the test
     job = ("somewhere:job",), ()
     monkeypatch.setitem(source.DIGESTS, job, "0123456789abcdef")
-    profile.pass_on(profile.Planned(plan, [], {("a", "b", "c"): 7}, None, {}))
+    profile.pass_on(profile.Planned(plan, [], None, {}))
     del source.DIGESTS[job]
     planned = profile.passed_on()
     assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()
-    assert planned.needed == [] and planned.parameters == {("a", "b", "c"): 7}
-    # there is no such module to read
-    assert source.code_digest("somewhere:job") == "0123456789abcdef"
+    assert planned.needed == []
+    assert (
+        source.code_digest("somewhere:job") == "0123456789abcdef"
+    )  # there is no such module to read
+
+
+def test_the_profile_of_a_cluster_limits_rules_that_there_are():
+    rules = " ".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    names = set(re.findall(r"rule (\w+):", rules) + re.findall(r"use rule \w+ as (\w+)", rules))
+    for kind in DATASETS.classes().values():
+        with_it = ["with", *(Path(name).stem for name in kind.products)] if kind.products else []
+        names.add("_".join(["corpus", *with_it]))
+    limits = read_mapping(ROOT / "profiles/slurm/config.yaml")["set-resources"]
+    assert set(limits) <= names
+    assert {"train_xe", "train_scst", "evaluate", "features", "corpus"} <= set(limits)
 
 
 JOB = "recap_0a1b2c3d-4e5f-6789-abcd-ef0123456789"  # as the plugin names them

@@ -10,7 +10,6 @@ from helpers.slurm_workflow import LONG, Small, at_work, ends_as_unbroken, train
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(2700)]
 MINUTES = {**LONG, "epochs": 200}
-TWO_NODES = "{device: cpu, threads: 1, checkpoint_minutes: 1.0e-9, nodes: 2}"
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +97,7 @@ def test_a_training_at_its_wall_limit_saves_in_time_and_continues_in_the_next_jo
     done = prepared.train("unbroken_minutes", stage_settings=MINUTES)
     assert done.returncode == 0, done.stderr
     limited = trains(small, prepared, "limited", "unbroken_minutes", stage_settings=MINUTES)
-    # As docs/guides/slurm.md has it: what the command line sets leaves the signal of the rule.
+    # What the command line sets leaves the signal of the rule.
     process = limited.start(
         "train_xe", "--set-resources", "train_xe:runtime=60", "train_xe:slurm_partition=cpu"
     )
@@ -111,17 +110,3 @@ def test_a_training_at_its_wall_limit_saves_in_time_and_continues_in_the_next_jo
     ends_as_unbroken(limited, process)
     assert "stopped by SIGTERM; the state is saved" in (limited.folder / "said").read_text()
     assert len(limited.jobs()) == 2
-
-
-def test_a_training_across_two_nodes_has_the_bytes_of_one_node_also_when_it_is_cancelled(
-    small, prepared
-):
-    done = prepared.train("two_processes", stage_settings=LONG, processes=2)
-    assert done.returncode == 0, done.stderr
-    spread = trains(small, prepared, "spread", "two_processes", processes=2, execution=TWO_NODES)
-    process = spread.start("spread")
-    at_work(spread, process)
-    (number,) = spread.mine("RUNNING")
-    assert spread.cluster.said("squeue", "-h", "-j", number, "-o", "%N").strip() == "n[1-2]"
-    spread.cluster.said("scancel", number)
-    ends_as_unbroken(spread, process)

@@ -8,14 +8,14 @@ from shlex import quote
 
 from recap.core.hashing import value_hash
 from recap.core.process import SHARED, devices
-from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
+from recap.plan.jobs import evaluation_spec, execution, run_spec
 from recap.plan.paths import EXTRACTOR, Paths
 from recap.plan.profiles import uses_gpus
 from recap.plan.run import file_name, run_named
 from recap.plan.source import PICTURES as PICTURE_SOURCE, code_digest, job_code
 from recap.settings.versions import list_of, read_versions
 
-from workflow.profile import STOPPED_BEFORE_LIMIT, SpecText, limits, load, one_of, passed_on, refuse
+from workflow.profile import STOPPED_BEFORE_LIMIT, SpecText, load, one_of, passed_on, refuse
 from workflow.provenance import read_record
 from workflow.stopping import job_prefix
 
@@ -26,7 +26,7 @@ RECAP = f"{quote(sys.executable)} -P -m recap"
 shell.prefix(job_prefix())
 
 PLANNED = (None if workflow.is_main_process else passed_on()) or load(config, workflow.configfiles)
-PLAN, NEEDS = PLANNED.plan, PLANNED.limits()
+PLAN = PLANNED.plan
 PATHS, PROFILE, VERSIONS = Paths(PLAN), PLAN.profile, list_of(PLAN.params)
 LISTED = read_versions(VERSIONS) if VERSIONS.exists() else {}
 config["name"] = PROFILE.name  # with the scale, for captions of the report

@@ -130,8 +130,6 @@ for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
             f"{LOGS}/{CORPUS_RULE}/{{dataset}}.log",
         wildcard_constraints:
             dataset=one_of(name for name, products in PRODUCTS_OF.items() if products == PRODUCTS),
-        resources:
-            **limits(lambda w: NEEDS.corpus(w.dataset)),
         params:
             spec=lambda w: as_json(corpus_spec(PLAN, w.dataset)),
             # Its own reader counts, those of other kinds do not.

@@ -67,12 +67,6 @@ def scored_run(w):
     return run_named(w, seed=seeds[0], members=tuple(seeds) if w.get("seeds") else ())
 
 
-def like_released(w):
-    """Return a run of the table's baseline recipe, which needs as much as released weights."""
-    runs, released = PLAN.table_runs(RELEASED[w.outside].table), RELEASED[w.outside]
-    return next(run for run in runs if run.recipe == released.recipe)
-
-
 # What decides the scores of a run, beside its files.
 EVALUATED = {
     "spec": lambda w: as_evaluated(w.recipe),
@@ -107,7 +101,6 @@ rule evaluate:
         f"{LOGS}/evaluate/{RUN}/{{stage}}.log",
     threads: lambda w: execution(PLAN, w.recipe).threads
     resources:
-        **limits(lambda w: NEEDS.evaluation(scored_run(w))),
         gpu=GPU,
     params:
         **EVALUATED,
@@ -165,7 +158,6 @@ rule score_released:
         outside=one_of(RELEASED),
     threads: lambda w: execution(PLAN, RELEASED[w.outside].recipe).threads
     resources:
-        **limits(lambda w: NEEDS.evaluation(like_released(w))),
         gpu=GPU,
     params:
         spec=lambda w: as_evaluated(RELEASED[w.outside].recipe),
@@ -198,7 +190,6 @@ rule server_captions:
         part=one_of([VAL, TEST]),
     threads: lambda w: execution(PLAN, SENT[w.run].run.recipe).threads
     resources:
-        **limits(lambda w: NEEDS.evaluation(SENT[w.run].run, SENT[w.run])),
         gpu=GPU,
     params:
         spec=lambda w: as_evaluated(SENT[w.run].run.recipe),

@@ -1,6 +1,5 @@
 """Feature vectors of all pictures in one file, which data sets with the same pictures share."""
 
-from recap.plan.costs import UNKNOWN
 from recap.plan.jobs import extractor_spec
 from recap.plan.paths import (
     corpora_of,
@@ -73,15 +72,13 @@ EXTRACTION = {
     "spec": lambda w: as_json(extractor_spec(PLAN, w.features)),
     "code": lambda w: code_digest(*settings_of(w).targets()),
 }
-STORE_LIMITS = limits(lambda w: NEEDS.store(w.dataset, w.features))
-# What survives a killed job and the start of another, which declared outputs would not:
-# finished shards, and the store under a second name, from which it grows.
+# What survives a killed job and the start of another, which declared outputs would not: finished shards, and the store
+# under a second name, from which it grows.
 SURVIVES = {
     "shards": f"{WORK}/shards/{{dataset}}/{{features}}",
     "kept": f"{WORK}/stores/{{dataset}}/{{features}}.h5",
 }
 EXTRACTION_RESOURCES = {
-    **STORE_LIMITS,
     **STOPPED_BEFORE_LIMIT,
     # A resource, as the command's text has it since before there was a file:
     # another text would redo finished stores.
@@ -109,7 +106,6 @@ rule pretrain:
         features=features_where(lambda features: features.trained_on() == "boxes"),
     threads: 2
     resources:
-        **limits(lambda w: UNKNOWN),
         gpu=GPU,
     params:
         spec=EXTRACTION["spec"],
@@ -131,7 +127,6 @@ rule tune:
         features=features_where(lambda features: features.trained_on() == "captions"),
     threads: 2
     resources:
-        **limits(lambda w: UNKNOWN),
         gpu=GPU,
     params:
         spec=EXTRACTION["spec"],
@@ -260,8 +255,6 @@ if PARTS > 1:
             STORE_FILE,
         log:
             f"{LOGS}/merge_features/{{dataset}}/{{features}}.log",
-        resources:
-            **STORE_LIMITS,
         params:
             **SURVIVES,
         shell:

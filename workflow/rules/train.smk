@@ -1,6 +1,5 @@
 """Training: cross-entropy, self-critical from its best weights, and language models on texts."""
 
-from recap.plan.costs import UNKNOWN
 from recap.plan.paths import RUN_FILES
 from recap.plan.source import TRAINING
 
@@ -30,25 +29,10 @@ def threads_of(w):
     return PLAN.recipe(w.recipe).processes * execution(PLAN, w.recipe).threads
 
 
-def on_several(value):
-    """Return the function that gives a resource of trainings on several nodes alone."""
-    return lambda w: value(w, nodes(PLAN, w.recipe)) if nodes(PLAN, w.recipe) > 1 else None
-
-
-def stage_resources(stage):
-    """Return the resources of a stage: limits, a GPU for each process, and nodes."""
-    # For Slurm: `recap train` starts a torchrun on each node
-    # by srun, so the job itself begins outside of it (mpi).
-    return {
-        **limits(lambda w: NEEDS.training(run_named(w, stage=stage))),
-        **STOPPED_BEFORE_LIMIT,
-        "mpi": on_several(lambda w, count: "srun"),
-        "nodes": on_several(lambda w, count: count),
-        "tasks": on_several(lambda w, count: count),
-        "tasks_per_gpu": on_several(lambda w, count: 0),
-        "cpus_per_task": on_several(lambda w, count: threads_of(w) // count),
-        "gpu": lambda w: PLAN.recipe(w.recipe).processes * GPU,
-    }
+TRAINING_RESOURCES = {
+    **STOPPED_BEFORE_LIMIT,
+    "gpu": lambda w: PLAN.recipe(w.recipe).processes * GPU,
+}
 
 
 def stage_params(stage):
@@ -75,7 +59,6 @@ rule language_model:
         f"{LOGS}/language_model/{{dataset}}/{{language_model}}.log",
     threads: 2
     resources:
-        **limits(lambda w: UNKNOWN),
         **STOPPED_BEFORE_LIMIT,
         gpu=GPU,
     params:
@@ -99,7 +82,7 @@ rule train_xe:
     priority: 1
     threads: threads_of
     resources:
-        **stage_resources("xe"),
+        **TRAINING_RESOURCES,
     params:
         **stage_params("xe"),
         out=subpath(output.model, parent=True),
@@ -120,7 +103,7 @@ rule train_scst:
         f"{LOGS}/train_scst/{RUN}.log",
     threads: threads_of
     resources:
-        **stage_resources("scst"),
+        **TRAINING_RESOURCES,
     params:
         **stage_params("scst"),
         init=subpath(input.init, parent=True),

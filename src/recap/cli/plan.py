@@ -45,23 +45,23 @@ def plan(
     *,
     scale: str | None = None,
     inputs: InputsFolder = None,
-    jobs: Annotated[int | None, "jobs at once (default: 1, 2, 4 and 8)"] = None,
     tflops: Annotated[
         float | None, "10^12 operations per second that a GPU sustains: an assumption", "N"
     ] = None,
     measured: Annotated[Path | None, MEASURED, "FILE"] = None,
     params: Path = FOLDER,
 ) -> None:
-    """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
+    """List what a paper needs: missing files and tools, disk, hours; runs nothing."""
     from recap.cli.doctor import plan_tools
-    from recap.models.check import costs_of
+    from recap.plan.costs import costs_of
     from recap.plan.profiles import named_plan
     from recap.plan.screen import screen
 
     planned = named_plan(params, profile, scale=scale, inputs=inputs)
-    costs = costs_of(planned, measured)
+    costs = costs_of(planned, measured, tflops)
     costs.warn_of_short_trainings()
-    print(screen(planned, costs, plan_tools(planned), tflops=tflops, places=jobs))
+    measure = f"recap measure {profile}{f' --scale {scale}' if scale else ''}"
+    print(screen(planned, costs, plan_tools(planned), measure))
 
 
 @command("recap measure", "recap measure --tiny --device cpu")
@@ -80,11 +80,11 @@ def measure(
     """Measure seconds and memory of training and decoding steps on this machine; needs no data."""
     from recap.core.device import select_device
     from recap.measure.steps import write_steps
-    from recap.models.check import costs_of
+    from recap.plan.amounts import Amounts
     from recap.plan.profiles import named_plan
 
     shapes = (
-        costs_of(named_plan(params, profile, scale=scale, inputs=None)).shapes() if profile else []
+        Amounts(named_plan(params, profile, scale=scale, inputs=None)).shapes() if profile else []
     )
     steps = write_steps(
         out, device=select_device(device), tiny=tiny, compiled=compiled, shapes=shapes

@@ -1,7 +1,6 @@
 """``recap train``, ``recap evaluate`` and their neighbors: one stage of one run."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -232,44 +231,20 @@ def evaluate(
 
 
 def become_processes(spec: "RunSpec", execution: "ExecutionFile") -> None:
-    """Take the GPUs of a training; where its spec wants several processes,
-    become the torchrun that starts them.
-
-    In a Slurm job of several nodes it becomes the srun that starts a torchrun on each.
-    """
+    """Take the GPUs of a training; where its spec wants several processes, become the torchrun that
+    starts them."""
     if "WORLD_SIZE" in os.environ:  # one of those processes
         return
     if spec.processes > 1 and "-" in sys.argv:
         raise ConfigError(
             f"--spec -: {spec.processes} processes cannot all read standard input; name a file"
         )
-    here = execution.per_node(spec.processes) if "SLURM_JOB_ID" in os.environ else spec.processes
-    claim(execution.device, here)
+    claim(execution.device, spec.processes)
     if spec.processes > 1:
-        nodes = spec.processes // here
         python = [sys.executable, "-P", "-m"]  # without the working folder on the path of modules
-        srun, meeting = (
-            _several_nodes(nodes, execution.threads * here) if nodes > 1 else ([], ["--standalone"])
-        )
-        torchrun = ["torch.distributed.run", *meeting, "--nproc-per-node", str(here), "--no-python"]
-        words = [*srun, *python, *torchrun, *python, "recap", *sys.argv[1:]]
+        each = ["--standalone", "--nproc-per-node", str(spec.processes), "--no-python"]
+        words = [*python, "torch.distributed.run", *each, *python, "recap", *sys.argv[1:]]
         os.execvp(words[0], words)
-
-
-def _several_nodes(nodes: int, threads: int) -> tuple[list[str], list[str]]:
-    """Return the srun that starts a command on every node and where its torchruns meet: here."""
-    with socket.socket() as free:
-        free.bind(("", 0))
-        port = free.getsockname()[1]
-    srun = [
-        "srun",
-        f"--nodes={nodes}",
-        f"--ntasks={nodes}",
-        f"--cpus-per-task={threads}",
-        "--kill-on-bad-exit",
-    ]
-    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint={socket.gethostname()}:{port}"]
-    return srun, [f"--nnodes={nodes}", *meeting, f"--rdzv-id={os.environ['SLURM_JOB_ID']}"]
 
 
 def _label(execution: "ExecutionFile", series: str) -> None:

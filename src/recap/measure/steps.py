@@ -235,7 +235,7 @@ def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[st
     cost = StepCost(
         kind=shape.model.kind,
         work=shape.work,
-        key=shape.key,
+        sizes=shape.sizes,
         parameters=sum(parameter.numel() for parameter in trial.model.parameters()),
         vectors=shape.inputs.vectors,
         tokens=round(shape.tokens, 2),

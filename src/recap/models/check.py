@@ -1,19 +1,14 @@
-"""Whether the models of a profile can be built,
-and how many parameters they have, found out before the first job."""
+"""Whether the models of a profile can be built, found out before the first job."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-from pydantic import NonNegativeInt
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.plan.amounts import Amounts
-from recap.plan.costs import Costs, Parameters, inputs_of, measured_costs
-from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import job_code
 from recap.settings import ModelConfig
@@ -23,45 +18,36 @@ from recap.settings import ModelConfig
 FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
 
 
-def check_models(plan: RunPlan, cache: Path | None = None) -> Parameters:
-    """Build every model of a plan without memory, and return the parameters of each.
+def check_models(plan: RunPlan, cache: Path | None = None) -> None:
+    """Build every model of a plan without memory.
 
-    `cache` is a JSON file that keeps what was built before, so that torch is imported for changed
+    `cache` is a JSON file that notes what was built before, so that torch is imported for changed
     models alone.
     """
-    cached: dict[str, int] = {}
+    noted: set[str] = set()
     if cache is not None and cache.exists():
         try:
-            cached = dict(read_json(cache, dict[str, NonNegativeInt]))
+            noted = set(read_json(cache, list[str]))
         except RecapError as error:
             log.info(f"{error} (done now)")
-    amounts, parameters, counts = Amounts(plan), {}, dict[str, int]()
+    amounts = Amounts(plan)
+    checked: set[str] = set()
     for run in plan.scored():
-        if inputs_of(run) in parameters:
-            continue
         config: ModelConfig = plan.get("models", run.model)
         sizes = {name: stream.width for name, stream in amounts.streams(run).items()}
         sizes = sizes or dict.fromkeys(config.example_streams, FEATURE_SIZE)
         ids = plan.get("datasets", run.dataset).vocabulary_ids or VOCABULARY_SIZE
         code = job_code("recap.models.base", config.kind)
         key = value_hash([config.model_dump(mode="json"), list(sizes.items()), ids, code])
-        if key not in counts:
+        if key not in checked | noted:
             source = plan.variant("models", run.model).layers(plan.params)[-1][0]
-            counts[key] = cached[key] if key in cached else _build(config, sizes, ids, source)
-        parameters[inputs_of(run)] = counts[key]
-    if cache is not None and not counts.keys() <= cached.keys():
-        write_json(cache, dict(sorted(counts.items())))
-    return parameters
+            _build(config, sizes, ids, source)
+        checked.add(key)
+    if cache is not None and not checked <= noted:
+        write_json(cache, sorted(checked))
 
 
-def costs_of(plan: RunPlan, measured: Path | None = None) -> Costs:
-    """Return the costs of a plan by a file of `recap measure`,
-    `work/measured.json`, and the project's own table."""
-    parameters = check_models(plan, Path(Paths(plan).work) / "checked_models.json")
-    return Costs(plan, parameters, measured_costs(plan.params, measured))
-
-
-def _build(config: ModelConfig, sizes: dict[str, int], ids: int, source: str) -> int:
+def _build(config: ModelConfig, sizes: dict[str, int], ids: int, source: str) -> None:
     import torch
 
     from recap.models.base import build_model
@@ -69,9 +55,8 @@ def _build(config: ModelConfig, sizes: dict[str, int], ids: int, source: str) ->
 
     try:
         with torch.device("meta"):
-            model = build_model(config, InputSpec(sizes, ids))
+            build_model(config, InputSpec(sizes, ids))
     except RecapError as error:
         raise ConfigError(f"{source}: {error}") from error
     except (RuntimeError, TypeError, ArithmeticError) as error:
         raise ConfigError(f"{source}: {first_line(error)}") from error
-    return sum(parameter.numel() for parameter in model.parameters())

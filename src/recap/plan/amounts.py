@@ -7,11 +7,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 from recap.core.errors import ConfigError
-from recap.core.hashing import value_hash
 from recap.plan.paths import readers, reading_runs
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
@@ -22,18 +20,6 @@ from recap.settings.recipes import warn_of_short_training
 
 Work = Literal["xe", "scst", "decode"]
 _LONGEST = 1.5  # of a batch's captions, as a multiple of the mean
-# Keys of a stage, and of a search, that change how much a step computes.
-_OF_STEPS = {
-    "samples",
-    "sampling",
-    "baseline",
-    "dropout",
-    "cross_entropy",
-    "bleu4",
-    "weight_average",
-    "precision",
-}
-_OF_SEARCHES = {"beam", "rules", "length_penalty"}
 
 
 class UnknownSize(ConfigError):
@@ -67,27 +53,11 @@ class StepShape:
     inputs: StepInputs
     images: int  #: of a step of one process, or of a batch that is decoded
 
-    @cached_property
-    def key(self) -> str:
-        """Hash of all but the number of images, for the operations
-        of each are the same: equal shapes cost the same."""
-        stage = isinstance(self.settings, Stage)
-        settings = self.settings.model_dump(
-            mode="json", include=_OF_STEPS if stage else _OF_SEARCHES
-        )
-        if stage:
-            settings["sampled"] = getattr(self.settings, "scheduled_sampling", None) is not None
-        streams = {
-            name: [stream.vectors, stream.width] for name, stream in self.inputs.streams.items()
-        }
-        sizes = [
-            streams,
-            self.inputs.ids,
-            round(self.inputs.captions, 2),
-            self.inputs.words,
-            self.inputs.longest,
-        ]
-        return value_hash([self.work, self.model.model_dump(mode="json"), settings, sizes])
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The whole numbers among the model's settings: equal ones compute much the same."""
+        settings = self.model.model_dump(mode="json")
+        return {name: value for name, value in settings.items() if type(value) is int}
 
     @property
     def tokens(self) -> float:
@@ -115,10 +85,6 @@ class Amounts:
             )
         return counts
 
-    def pictured(self, store: Run) -> Counts:
-        """Return the images of a data set that reads a store; all of these have the same."""
-        return self.counts(readers(self.plan, store.dataset, store.features)[0])
-
     def train_images(self, run: Run) -> int:
         """Return the training images of a run; of a draw of captions, the expected number."""
         counts = self.counts(run.dataset)
@@ -145,6 +111,16 @@ class Amounts:
         for names, run in each.items():
             with suppress(UnknownSize):
                 warn_of_short_training("/".join(names), self.stage(run).schedule, self.steps(run))
+
+    def shapes(self) -> list[StepShape]:
+        """Return what can be measured for the plan: a step of each kind, work and size of model."""
+        trainings = [self.training_shape(run) for run in self.plan.trained()]
+        decodings = [self.decoding_shape(run.parts()[0]) for run in self.plan.scored()]
+        first: dict[tuple[str, str, str], StepShape] = {}
+        for shape in [*trainings, *decodings]:
+            if shape.inputs.streams and shape.inputs.ids:
+                first.setdefault((shape.model.kind, shape.work, str(shape.sizes)), shape)
+        return list(first.values())
 
     def training_shape(self, training: Run) -> StepShape:
         """Return the shape of a training's steps; `processes` share the images of a step."""
@@ -199,7 +175,8 @@ class Amounts:
     def used_images(self, store: Run) -> int:
         """Return how many images a store holds: the expected union of draws, validation, test."""
         # The draws of one seed are nested, so that its largest counts; others are independent.
-        counts = self.pictured(store)
+        # All data sets that read a store have the same pictures.
+        counts = self.counts(readers(self.plan, store.dataset, store.features)[0])
         largest: defaultdict[tuple[str, int], float] = defaultdict(float)
         for run in reading_runs(self.plan, store):
             share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)

@@ -62,12 +62,6 @@ def execution(plan: RunPlan, recipe: str) -> Execution:
     return plan.profile.execution.over(plan.recipe(recipe).execution)
 
 
-def nodes(plan: RunPlan, recipe: str) -> int:
-    """Return how many nodes of a cluster a training of a recipe takes."""
-    processes = plan.recipe(recipe).processes
-    return processes // execution(plan, recipe).per_node(processes)
-
-
 def evaluation_spec(plan: RunPlan, recipe: str) -> EvaluationSpec:
     """Return how the captions of a recipe's runs are decoded and scored."""
     return EvaluationSpec(evaluation=plan.recipe(recipe).evaluation)

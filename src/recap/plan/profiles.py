@@ -12,7 +12,7 @@ from typing import Any
 from recap.core.documents import parse, read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.process import devices
-from recap.plan.jobs import execution, nodes, run_spec
+from recap.plan.jobs import execution, run_spec
 from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.settings.params import load_profile, merged, profiles, refuse_other_scale, validate
@@ -47,12 +47,11 @@ def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> Ru
             raise ConfigError(
                 f"recipe {name!r}: evaluation.split is 'val', but tables have test scores; say test"
             )
-        here = recipe.processes // nodes(plan, name)
         # No GPU here: the jobs are those of a cluster, whose nodes have them.
-        if gpus and number and here > number:
+        if gpus and number and recipe.processes > number:
             raise ConfigError(
-                f"recipe {name!r}: {here} processes want a GPU each of {number}; set `processes` "
-                "lower"
+                f"recipe {name!r}: {recipe.processes} processes want a GPU each of {number}; set "
+                "`processes` lower"
             )
     return plan
 

@@ -1,22 +1,17 @@
-"""What `recap plan` prints, about one screen:
-missing files and tools, disk, steps, and hours if jobs run at once."""
+"""What `recap plan` prints, one screen: missing files and tools, disk, trainings and their hours."""
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from configparser import ConfigParser
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 from textwrap import shorten
-from typing import Any, Literal
 
 from recap.core.documents import read_json
 from recap.core.errors import aligned, counted
-from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Cost, Costs
+from recap.plan.costs import Cost, Costs
 from recap.plan.outside import How, Requirement, requirements
-from recap.plan.paths import Paths
+from recap.plan.paths import Paths, used_stores
 from recap.plan.profiles import PAPER
 from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
@@ -24,16 +19,11 @@ from recap.settings.base import HUB
 from recap.settings.params import file_and_part
 from recap.settings.tables import STAGE_NAMES
 
-Work = tuple[Literal["train", "evaluate", "submit"], Run]
-Tables = dict[str, list[Work]]  # the name of a table's file -> what it adds to the tables before it
-Waits = dict[Work, list[Work]]  # a job -> those that it waits for, all of them before it
-Times = dict[str, dict[Work, float]]  # what jobs run on -> seconds of each
+CostOf = Mapping[Run, Cost | None]  # of each training; None: its steps were not measured
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _NOTE = 110  # characters of a note that are shown
-_DEAREST = 3
 REPORTS = "reported_hours.json"  # below the parameter files
-_PLACES = (1, 2, 4, 8)  # jobs at once, unless one number is asked for
 
 
 @dataclass(frozen=True)
@@ -58,23 +48,19 @@ class Tool:
     get: str  #: the command or the page that gets it
 
 
-def screen(
-    plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float | None, places: int | None
-) -> str:
-    """Return all to know before the first job, on a GPU of `tflops`, with so many `places`."""
-    missing, tables = requirements(Paths(plan)), table_work(plan)
-    cost_of, after = jobs(plan, costs)
-    trainings = [cost for (kind, _), cost in cost_of.items() if kind == "train"]
+def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], measure: str) -> str:
+    """Return all that a person wants to know before the first job; `measure` is the command that
+    measures its steps."""
+    missing = requirements(Paths(plan))
+    cost_of = {run: costs.training(run) for run in plan.trained()}
     at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
         f"{plan.profile.name}{at}, outside files in {plan.profile.inputs}/",
         *_missing(plan, missing),
-        *_tools(tools),
-        *_disk(missing, costs, trainings),
-        *_work(plan, tables, cost_of),
-        *_memory(trainings),
-        *_hours(plan, tables, _times(cost_of, tflops), after, [places] if places else _PLACES),
-        *reported(plan, costs, tflops or ASSUMED_TFLOPS),
+        _tools(tools),
+        _disk(plan, missing, costs, cost_of),
+        *_hours(plan, costs, cost_of, measure),
+        *reported(plan, costs),
     ]
     return "\n".join(lines)
 
@@ -124,191 +110,70 @@ def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
     )
 
 
-def _tools(tools: Sequence[Tool]) -> Iterator[str]:
-    missing = [[tool.name, tool.without, tool.get] for tool in tools if not tool.version]
-    here = ", ".join(tool.name for tool in tools if tool.version)
+def _tools(tools: Sequence[Tool]) -> str:
+    missing = ", ".join(tool.name for tool in tools if not tool.version)
     if not missing:
-        yield f"Tools: {here}, all are here."
-        return
-    yield f"Missing tools{f' (here: {here})' if here else ''}:"
-    yield from _columns(missing)
+        return "Tools: all are here."
+    return f"Missing tools: {missing}; `recap doctor` says what each is for and how to get it."
 
 
-def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[Cost]) -> Iterator[str]:
+def _disk(plan: RunPlan, missing: Sequence[Requirement], costs: Costs, cost_of: CostOf) -> str:
+    """Return one line: what is fetched and unpacked, feature stores, weights."""
     whole = [each.entry for each in missing if each.how != "unpack"]
     published = [entry.bytes for entry in whole if entry and entry.bytes]
     unknown = len(whole) - len(published)
-    archives = {each.archive.name for each in missing if each.archive}
-    stores = sum(store.bytes or 0 for store in costs.stores)
-    weights = sum(cost.weights for cost in trainings)
-    state = max((cost.state for cost in trainings), default=0)
-    yield "Disk:"
-    rows = [
-        [
-            "downloads",
-            _size(sum(published)),
-            f"and {unknown} whose size is not published" if unknown else "",
-        ]
-    ]
-    if archives:
-        rows.append(["unpacked", "?", f"what is needed of {', '.join(sorted(archives))}"])
-    rows.append(["feature stores", _size(stores, any(store.at_most for store in costs.stores)), ""])
-    for store in costs.stores:
-        images = counted(store.images, "image")
-        if store.images < store.all_images:
-            images = f"{store.images:,} of {store.all_images:,} images"
-        size = "?" if store.bytes is None else _size(store.bytes, store.at_most)
-        rows.append([f"  {store.dataset}/{store.features}", size, images])
-    rows.append(
-        [
-            "weights",
-            _size(weights),
-            f"and up to {_size(state)} for the state of each training that is running",
-        ]
-    )
-    parser = ConfigParser()
-    parser.read([".dvc/config", ".dvc/config.local"])
-    links = parser.get("cache", "type", fallback="copy").strip('"').split(",")[0].strip() != "copy"
-    copy = (
-        "links to these files"
-        if links
-        else "a second copy: set `dvc config cache.type` to link instead"
-    )
-    rows.append(["DVC's cache", _size(0 if links else stores + weights), copy])
-    yield from _columns(rows)
+    parts = [f"{_size(sum(published))} to bring here"]
+    if unknown:
+        parts.append(f"{counted(unknown, 'file')} whose size is not published")
+    if any(each.archive for each in missing):
+        parts.append("what is unpacked of them")
+    stores = [costs.store(run) for run in used_stores(plan)]
+    size = sum(store.bytes or 0 for store in stores)
+    parts.append(f"{_size(size, any(store.at_most for store in stores))} of feature stores")
+    if unsized := sum(store.bytes is None for store in stores):
+        parts.append(f"{counted(unsized, 'store')} of unknown size")
+    weights = [cost.weights for cost in cost_of.values() if cost]
+    parts.append(f"{_size(sum(weights))} of weights")
+    return f"Disk: {', '.join(parts)}."
 
 
-def jobs(plan: RunPlan, costs: Costs) -> tuple[dict[Work, Cost], Waits]:
-    """Return the cost of each job of a plan, and the jobs that it waits for."""
-    cost_of, after = dict[Work, Cost](), Waits()
-    for kind, run in work_of(plan, plan.scored()):
-        trains = kind == "train"
-        before = [plan.first_stage(run)] if trains else map(plan.weights, run.parts())
-        after[kind, run] = [("train", each) for each in before if not (trains and each == run)]
-        cost_of[kind, run] = costs.training(run) if trains else costs.evaluation(run)
-    for each in plan.submissions():
-        after["submit", each.run] = after["evaluate", each.run]
-        cost_of["submit", each.run] = costs.evaluation(each.run, each)
-    return cost_of, after
-
-
-def work_of(plan: RunPlan, scored: Sequence[Run]) -> list[Work]:
-    """Return what scored runs need, each once, in an order in which it can run."""
-    stages = dict.fromkeys(
-        stage for run in scored for part in run.parts() for stage in plan.stages(part)
-    )
-    return [*(("train", run) for run in stages), *(("evaluate", run) for run in scored)]
-
-
-def table_work(plan: RunPlan) -> Tables:
-    """Return the work of each table with all its parts; what two tables share is in the first."""
-    tables, before = defaultdict[str, list[Work]](list), set[Work]()
+def table_trainings(plan: RunPlan) -> dict[str, list[Run]]:
+    """Return the trainings of each table with all its parts; one of two tables is in the first."""
+    tables: defaultdict[str, list[Run]] = defaultdict(list)
+    before: set[Run] = set()
     for name in plan.tables:
-        sent: list[Work] = [("submit", each.run) for each in plan.submissions(name)]
-        own = [
-            work for work in (*work_of(plan, plan.table_runs(name)), *sent) if work not in before
-        ]
-        before.update(own)
-        tables[file_and_part(plan.params, name)[0]] += own
+        own = tables[file_and_part(plan.params, name)[0]]
+        for run in plan.table_runs(name):
+            for stage in [stage for part in run.parts() for stage in plan.stages(part)]:
+                if stage not in before:
+                    own.append(stage)
+                    before.add(stage)
     return tables
 
 
-def _work(plan: RunPlan, tables: Tables, cost_of: Mapping[Work, Cost]) -> Iterator[str]:
-    yield "Work (what tables share is in the first of them):"
-    head = ["table", "rows", "xe", "scst", "steps", "evaluations", "10^15 operations"]
-    rows_of = Counter[str]()
-    for name, planned in plan.tables.items():
-        rows_of[file_and_part(plan.params, name)[0]] += len(planned.rows)
-    numbers: dict[str, list[float]] = {}
-    for name, work in tables.items():
-        kinds = Counter(run.stage if kind == "train" else "decode" for kind, run in work)
-        costs = [cost_of[each] for each in work]
-        steps, gflop = sum(cost.steps for cost in costs), sum(cost.gflop for cost in costs)
-        numbers[name] = [rows_of[name], kinds["xe"], kinds["scst"], steps, kinds["decode"], gflop]
-    numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
-    rows = [
-        [name, *(f"{n:,}" for n in counts), f"{gflop / 1e6:,.1f}"]
-        for name, (*counts, gflop) in numbers.items()
-    ]
-    yield from _columns([head, *rows], numbers=range(1, len(head)))
-
-
-def _memory(trainings: Sequence[Cost]) -> Iterator[str]:
-    exact, memory = sum(cost.measured for cost in trainings), [cost.memory for cost in trainings]
-    held = "weights, gradients, Adam's moments, and what a step keeps for its backward pass"
-    yield f"A training holds {_size(min(memory))} to {_size(max(memory))}: {held}."
-    scaled = (
-        f"; {len(trainings) - exact} are scaled from others of their kind"
-        if exact < len(trainings)
-        else ""
-    )
+def _hours(plan: RunPlan, costs: Costs, cost_of: CostOf, measure: str) -> Iterator[str]:
+    assumed = ", assumed, not measured (--tflops, --measured)" if costs.tflops else ", measured"
     yield (
-        f"Steps of {exact} of {len(trainings)} trainings were measured at their very size{scaled}."
+        f"Hours of trainings on {costs.machine}{assumed}; with validations, without features, "
+        "evaluations and early stops:"
     )
-
-
-def _times(cost_of: Mapping[Work, Cost], tflops: float | None) -> Times:
-    """Return the seconds of all jobs by what they run on:
-    a GPU, measured or assumed, then a core that was measured."""
-    first = next(iter(cost_of.values()))
-    measured = [
-        name for name in first.seconds if all(name in cost.seconds for cost in cost_of.values())
-    ]
-    # of each the one that was measured last
-    core = [name for name in measured if name.endswith(ONE_CORE)][:1]
-    card = [name for name in measured if not name.endswith(ONE_CORE)][:1] if tflops is None else []
-    times = {
-        f"{name}, measured": {work: cost.seconds[name] for work, cost in cost_of.items()}
-        for name in card + core
-    }
-    rate = tflops or ASSUMED_TFLOPS
-    assumed = {work: cost.gflop / rate / 1e3 for work, cost in cost_of.items()}
-    return (
-        times
-        if card
-        else {f"GPUs of {rate:g} TFLOP/s, assumed, not measured (--tflops)": assumed, **times}
-    )
-
-
-def _hours(
-    plan: RunPlan, tables: Tables, times: Times, after: Waits, numbers: Sequence[int]
-) -> Iterator[str]:
-    yield "Time of trainings and decoding, without features, metrics and early stops:"
-    rows = [["", "a training", "all", *(f"--jobs {n}" for n in numbers), "longest chain"]]
-    for name, seconds in times.items():
-        each = [time for (kind, _), time in seconds.items() if kind == "train"]
-        spans = [makespan(after, seconds, n) for n in numbers]
-        total, longest = sum(seconds.values()), max(chains(after, seconds).values())
-        rows.append(
-            [
-                name,
-                f"{_time(min(each))} to {_time(max(each))}",
-                *map(_time, (total, *spans, longest)),
-            ]
+    rows = [["table", "trainings", "not measured", "hours"]]
+    for name, runs in [*table_trainings(plan).items(), ("all", list(cost_of))]:
+        known = [cost.seconds for run in runs if (cost := cost_of[run])]
+        hours = _number(sum(known) / 3600) if known or not runs else "?"
+        rows.append([name, f"{len(runs):,}", f"{len(runs) - len(known):,}", hours])
+    yield from _columns(rows, numbers=range(1, len(rows[0])))
+    unknown = [run for run, cost in cost_of.items() if cost is None]
+    if unknown:
+        models = ", ".join(dict.fromkeys(run.model for run in unknown))
+        yield (
+            f"Without {len(unknown):,} of {counted(len(cost_of), 'training')} whose steps were not "
+            f"measured ({_cut(models)}). `{measure}` measures them, for --measured."
         )
-    yield from _columns(rows)
-    gpu, seconds = next(iter(times.items()))
-    of_tables = {name: sum(seconds[each] for each in work) for name, work in tables.items() if work}
-    yield (
-        f"Of these, by {gpu}: "
-        f"{', '.join(f'{name} {_time(time)}' for name, time in of_tables.items())}"
-    )
-    # with all that a row needs, whoever needs it too
-    of_rows = {
-        f"{row.label} ({name})": sum(
-            seconds[work] for work in work_of(plan, row_runs(row, plan.seeds[name]))
-        )
-        for name, table in plan.tables.items()
-        for row in table.rows
-    }
-    dearest = sorted(of_rows.items(), key=lambda row: -row[1])[:_DEAREST]
-    yield "Rows that cost most: " + "; ".join(f"{row} {_time(time)}" for row, time in dearest)
-    if "assumed" in gpu:
-        yield "`recap measure` measures a GPU in minutes, and `--measured FILE` counts with it."
 
 
-def reported(plan: RunPlan, costs: Costs, tflops: float) -> Iterator[str]:
-    """Yield reported trainings at the paper's scale, each with hours at so many TFLOP/s."""
+def reported(plan: RunPlan, costs: Costs) -> Iterator[str]:
+    """Yield what others report of trainings at the paper's scale, each beside our hours."""
     file = plan.params / REPORTS
     for each in (
         read_json(file, list[Report]) if file.is_file() and plan.profile.scale == PAPER else ()
@@ -318,44 +183,12 @@ def reported(plan: RunPlan, costs: Costs, tflops: float) -> Iterator[str]:
         _, row = plan.row(f"{each.table}/{each.row}")
         run = row_runs(row, plan.seeds[each.table])[0].parts()[0]
         training = plan.first_stage(run) if each.stage == "xe" else run
-        hours = costs.training(training).gflop / tflops / 3.6e6 / costs.stage(training).epochs
-        times = " to ".join(dict.fromkeys(f"{number / hours:.0f}" for number in each.gpu_hours))
-        ours = f"{times} times the {hours:.2f} GPU hours by {tflops:g} TFLOP/s"
-        yield (
-            f"Reported of {row.label}, {STAGE_NAMES[each.stage]}: an epoch took {each.epoch}, "
-            f"{ours} ({each.source})"
-        )
-
-
-def chains(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float]) -> dict[Any, float]:
-    """Return the seconds from each job's beginning to the end of the last that waits for it."""
-    left = dict.fromkeys(after, 0.0)
-    for name in reversed(after):  # each is after those that it waits for
-        left[name] += seconds[name]
-        for before in after[name]:
-            left[before] = max(left[before], left[name])
-    return left
-
-
-def makespan(
-    after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float], places: int
-) -> float:
-    """Return the seconds of a list schedule of so many jobs at a time, longest chain first."""
-    left, now = chains(after, seconds), 0.0
-    order = {name: index for index, name in enumerate(after)}
-    sorter = TopologicalSorter(after)
-    sorter.prepare()
-    ready: list[tuple[float, int, Any]] = []
-    running: list[tuple[float, int, Any]] = []
-    while sorter.is_active():
-        for name in sorter.get_ready():
-            heapq.heappush(ready, (-left[name], order[name], name))
-        while ready and len(running) < places:
-            *_, name = heapq.heappop(ready)
-            heapq.heappush(running, (now + seconds[name], order[name], name))
-        now, _, ended = heapq.heappop(running)
-        sorter.done(ended)
-    return now
+        said = f"Reported of {row.label}, {STAGE_NAMES[each.stage]}: an epoch took {each.epoch}"
+        if cost := costs.training(training):
+            hours = cost.seconds / 3600 / costs.stage(training).epochs
+            times = " to ".join(dict.fromkeys(f"{number / hours:.0f}" for number in each.gpu_hours))
+            said += f", {times} times the {hours:.2f} hours on {costs.machine}"
+        yield f"{said} ({each.source})"
 
 
 def _columns(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
@@ -375,9 +208,5 @@ def _size(size: float, at_most: bool = False) -> str:
     return f"{'at most ' if at_most else ''}{size / unit:.1f} {name}"
 
 
-def _time(seconds: float) -> str:
-    """Return seconds, minutes, hours or days, whichever is short."""
-    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {unit}"
-    return counted(round(seconds), "second")
+def _number(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"

@@ -26,8 +26,6 @@ from recap.core.hashing import commit
 from recap.core.log import log
 from recap.core.version import VERSION
 from recap.data.corpus import SPLITS, Corpus
-from recap.models.check import costs_of
-from recap.plan.amounts import UnknownSize
 from recap.plan.jobs import planned_claims, planned_studies
 from recap.plan.paths import Paths
 from recap.plan.run import Run, file_name, row_runs, series_of
@@ -42,11 +40,11 @@ from recap.tables.claims import claims_table
 from recap.tables.formats import environment, latex_table
 from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_table
-from recap.tables.text import NONE, Block, Cell, Line, TextTable, plain
+from recap.tables.text import Block, Cell, Line, TextTable, plain
 
 _HOUR = 3600
-_COLUMNS = ("Stage", "Finished", "Planned", "Hours so far", "Hours planned")
-_PACKAGES = ("torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
+_COLUMNS = ("Stage", "Finished", "Planned", "Hours so far")
+_PACKAGES = ("recap", "torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
 _OF_A_TRAINING = {
     "git_commit": "commit",
     "torch": "torch",
@@ -245,7 +243,7 @@ def _compile(program: str, shown: dict[str, Any], out: Path) -> str:
 class Progress:
     """How far a profile is."""
 
-    #: a line for each training stage: seeds finished and planned, hours taken and estimated
+    #: a line for each training stage: seeds finished and planned, hours taken
     cost: TextTable
     records: list[dict[str, Any]]  #: ``training.json`` of each finished training
     complete: bool  #: whether all trainings and evaluations are finished
@@ -259,25 +257,21 @@ def progress(plan: RunPlan) -> Progress:
     records = {
         run: read_json(file, dict[str, Any]) for run, file in files.items() if file.is_file()
     }
-    machine, hours = _estimates(plan, trained)
     took = sum(each["seconds"] for each in records.values()) / _HOUR
-    estimate = ". There is no estimate of all planned ones: recap plan says why."
-    if hours:
-        planned = f"{sum(hours.values()):,.2f} hours, from steps measured on {machine}"
-        estimate = f"; all planned ones are estimated at {planned}."
     cost = TextTable("Cost so far", "", [(name, name) for name in _COLUMNS], "paper")
-    cost.legend = [f"The finished trainings took {took:,.2f} hours{estimate}"]
-    series = dict[str, list[Run]]()
-    order = list(dict.fromkeys(labels.values()))
-    lines = list[Line]()
+    cost.legend = [f"The finished trainings took {took:,.2f} hours."]
+    series, order, lines = (
+        dict[str, list[Run]](),
+        list(dict.fromkeys(labels.values())),
+        list[Line](),
+    )
     for run in sorted(
         trained, key=lambda run: (order.index(labels[series_of(run.path)]), run.stage != "xe")
     ):
         series.setdefault(series_of(run.path), []).append(run)
     for name, runs in series.items():
         done = [records[run]["seconds"] / _HOUR for run in runs if run in records]
-        planned = f"{sum(hours[run] for run in runs):.2f}" if hours else NONE
-        texts = [runs[0].stage, str(len(done)), str(len(runs)), f"{sum(done):.2f}", planned]
+        texts = [runs[0].stage, str(len(done)), str(len(runs)), f"{sum(done):.2f}"]
         lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
     cost.blocks = [Block("", lines)]
     trainings, evaluations = counted(len(trained), "training"), counted(len(scored), "evaluation")
@@ -290,20 +284,6 @@ def progress(plan: RunPlan) -> Progress:
         f"Partial: {len(records):,} of {trainings} and {evaluated:,} of {evaluations} finished."
     )
     return Progress(cost, list(records.values()), False, partial)
-
-
-def _estimates(plan: RunPlan, runs: Sequence[Run]) -> tuple[str | None, dict[Run, float]]:
-    """Return the last machine measured for all trainings, and their hours."""
-    costs = costs_of(plan)
-    try:
-        each = {run: costs.training(run).seconds for run in runs}
-    except UnknownSize:  # a data set does not say its size
-        return None, {}
-    shared = set.intersection(*map(set, each.values()))
-    machine = next((name for name in next(iter(each.values())) if name in shared), None)
-    return machine, {
-        run: seconds[machine] / _HOUR for run, seconds in each.items()
-    } if machine else {}
 
 
 def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterator[tuple[str, str]]:

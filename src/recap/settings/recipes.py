@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from recap.core.errors import ConfigError
 from recap.core.log import log
 from recap.settings.base import Precision, Strict, neutral, refuse, together
 from recap.settings.kinds import OneOf
@@ -28,9 +27,6 @@ class Execution(Strict):
     )
     threads: PositiveInt = Field(
         1, description="CPU threads of one training or evaluation job; sums differ with them"
-    )
-    nodes: PositiveInt = Field(
-        1, description="machines of a Slurm cluster that share the `processes` of a training"
     )
     tf32: bool = Field(
         True, description="a GPU's float32 products of trainings in TF32 (10 bits of mantissa)"
@@ -56,18 +52,6 @@ class Execution(Strict):
     keep_state: bool = Field(
         False, description="refuse to start over beside a state of other settings or inputs"
     )
-
-    def per_node(self, processes: int) -> int:
-        """Return how many of the processes of a training each of its nodes has.
-
-        One process is on one node.
-        """
-        here, left = divmod(processes, self.nodes if processes > 1 else 1)
-        if left:
-            raise ConfigError(
-                f"execution.nodes: {self.nodes} nodes cannot share {processes} processes equally"
-            )
-        return here
 
     def over(self, defaults: Execution) -> Execution:
         """Return ``defaults`` with what is set here in their place."""

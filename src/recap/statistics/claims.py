@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, variance
+from statistics import fmean
 from typing import Any
 
 from recap.core.errors import counted
@@ -14,7 +14,7 @@ from recap.settings import Table
 from recap.settings.metrics import score_info, server_names
 from recap.settings.specs import JudgedClaims
 from recap.settings.tables import STAGE_NAMES, Check, Claim, column_info
-from recap.statistics.comparison import SIGNIFICANT, UNITS, Errors, Sample, compare_rows, correct
+from recap.statistics.comparison import SIGNIFICANT, UNITS, Sample, compare_rows, correct
 from recap.statistics.scores import NO_IMAGES, RowScores, collect
 
 HOLDS, FAILS, UNTOLD, NOT_RUN = "holds", "does not hold", "cannot be told", "not run"
@@ -39,11 +39,9 @@ class Judged:
     p: float | None = None  # Holm's over the comparisons of the claim, the largest of three tests
     planned: bool = True  # whether the scale makes the rows at all
     runs: int = 0  # of the row
-    power: float | None = None  # that these runs had to show a difference of the printed size
-    seeds: int | None = None  # that would show it with 80 % power; 0: more than can be told
-    # what `compare_rows` gave, where the rows could be compared
-    tests: dict[str, Any] | None = None
-    corpus: Sequence[Sequence[float]] = ()  # corpus scores [runs] of the other row and of this one
+    tests: dict[str, Any] | None = (
+        None  # what `compare_rows` gave, where the rows could be compared
+    )
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ def _compared(
     size = -check.size if check.size and check.sign == "lower" else check.size
     if size is None and check.printed is None and ours is not None and theirs is not None:
         size = round(ours - theirs, 6)
-    return replace(judged, printed=size, tests=tests, corpus=[base.runs, own.runs])
+    return replace(judged, printed=size, tests=tests, runs=len(own.runs))
 
 
 def judge(compared: Sequence[Judged]) -> list[Judged]:
@@ -205,9 +203,8 @@ def _judged(each: Judged, tests: Mapping[str, Any], level: float) -> Judged:
     """
     check, scale, joint = each.check, column_info(each.metric).scale, tests["joint"]
     low, high = (None if end is None else scale * end for end in _interval(tests, SIGNIFICANT))
-    difference, runs = scale * tests["difference"], len(each.corpus[-1])
-    judged = replace(each, difference=difference, low=low, high=high, p=joint["p_holm"], runs=runs)
-    judged = _with_power(judged, tests["paired"], scale, level)
+    difference = scale * tests["difference"]
+    judged = replace(each, difference=difference, low=low, high=high, p=joint["p_holm"])
     if joint["p"] is None:
         reasons = (tests[key]["reason"] for key in ("welch", "paired", "joint"))
         return replace(judged, why=next(filter(None, reasons)))
@@ -247,20 +244,3 @@ def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | t
     if not margins:
         return None, None
     return tests["difference"] - max(margins), tests["difference"] + max(margins)
-
-
-def _with_power(judged: Judged, paired: Mapping[str, Any], scale: float, level: float) -> Judged:
-    """Add the power of the seeds for the printed size, where several runs show their spread."""
-    # a printed number does not vary
-    varied = judged.corpus if judged.check.rows else judged.corpus[-1:]
-    runs = min(map(len, varied))
-    spread = fmean(map(variance, varied)) if runs > 1 else 0.0
-    size = (judged.check.within or abs(judged.printed or 0)) / scale
-    if not paired["t"] or not spread or not size:
-        return judged
-    errors = Errors(
-        abs(paired["mean_difference"] / paired["t"]), paired["images"], spread, rows=len(varied)
-    )
-    return replace(
-        judged, power=errors.power(size, level, runs), seeds=errors.seeds_for(size, level) or 0
-    )

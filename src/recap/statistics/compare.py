@@ -23,7 +23,6 @@ from recap.settings.specs import SelectedRows
 from recap.settings.tables import RUN_COLUMNS, Selection, column_info
 from recap.statistics.comparison import (
     UNITS,
-    add_seeds_for_printed,
     compare_rows,
     correct,
     no_comparison,
@@ -46,8 +45,6 @@ NOTES = [
     "marked",
     "power: an estimate of how many seeds would mark the largest unmarked difference of one "
     "metric with 80 % power",
-    "seeds_for_printed: the same estimate for a difference as large as the printed one, of every "
-    "comparison",
     "in the tests, a BLEU below 0.001 counts as 0, because pycocoevalcap writes such values in "
     "place of 0",
     "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over "
@@ -105,7 +102,6 @@ def compare_table(
         if isinstance(scores.row, OutsideRow)
     ]
     family = _correct(rows, outside, seeds)
-    add_seeds_for_printed(rows, baseline=table.baseline, comparisons=family["made"])
     selected = [_selected(choice, rows) for choice in choices]
     result = {
         "table": name,

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recap.core.hashing import generator
-from recap.settings.tables import column_info
 
 SIGNIFICANT = 0.05
 LEVEL = 0.95  # of intervals
@@ -276,29 +275,30 @@ def percentile_interval(values: Sequence[float]) -> tuple[float, float] | None:
 class Errors:
     """What a difference of two rows errs by, in the unit of the difference.
 
-    With r rows that vary and k runs of each, the squared standard error is ``over_images**2`` over
-    images, r * spread / k over runs, and their sum over both. The error over images stays as it is,
+    With k runs of each row, the squared standard error is ``over_images**2`` over images, 2 *
+    spread / k over runs, and their sum over both. The error over images stays as it is,
     though part of it shrinks with more seeds.
     """
 
     over_images: float  # standard error of the difference over images
     images: int
     spread: float  # variance between runs of one row
-    rows: int = 2  # 1 against a fixed number
 
     def power(self, size: float, level: float, seeds: int) -> float:
         """Return the least power that the three tests have
         for a true difference with ``seeds`` >= 2 runs a row."""
         # Squared standard errors are in units of the squared difference, as in the joint test.
-        images = (self.over_images / size) ** 2
-        trainings = self.rows * self.spread / seeds / size**2
-        degrees_images, degrees = self.images - 1, self.rows * (seeds - 1)
+        images, trainings = (
+            (self.over_images / size) ** 2,
+            2 * self.spread / seeds / size**2,
+        )
+        degrees_images, degrees = self.images - 1, 2 * (seeds - 1)
         both = images + trainings
         degrees_both = both**2 / (images**2 / degrees_images + trainings**2 / degrees)
         tests = ((images, degrees_images), (trainings, degrees), (both, degrees_both))
         return min(_power(error**-0.5, freedom, level) for error, freedom in tests)
 
-    def seeds_for(self, size: float, level: float, *, more_than: int = 1) -> int | None:
+    def seeds_for(self, size: float, level: float, *, more_than: int) -> int | None:
         """Return the least number of seeds with 80 % power; None: more than ``MOST``."""
         if _power(size / self.over_images, self.images - 1, level) < POWER:
             return None
@@ -351,25 +351,6 @@ def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[st
         )
         return {"metric": metric, "row": label, "difference": largest["difference"], "seeds": seeds}
     return None
-
-
-def add_seeds_for_printed(
-    rows: Sequence[dict[str, Any]], *, baseline: str, comparisons: int
-) -> None:
-    """Add how many seeds (None: over ``MOST``) would tell a difference of the printed size."""
-    for metric, base in next(row["cells"] for row in rows if row["id"] == baseline).items():
-        cells = [row["cells"][metric] for row in rows]
-        spread = _spread(cells)
-        for cell in cells:
-            comparison = cell["comparison"]
-            printed = (base["printed_percent"], cell["printed_percent"])
-            if None in printed or not spread or not _is_tested(cell):
-                continue
-            difference, paired = round(printed[1] - printed[0], 6), comparison["paired"]
-            errors = Errors(abs(paired["mean_difference"] / paired["t"]), paired["images"], spread)
-            size = abs(difference) / column_info(metric).scale
-            seeds = errors.seeds_for(size, SIGNIFICANT / comparisons) if size else None
-            comparison["seeds_for_printed"] = {"difference": difference, "seeds": seeds}
 
 
 def _spread(cells: Iterable[Mapping[str, Any]]) -> float:

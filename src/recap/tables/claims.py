@@ -9,7 +9,7 @@ from typing import Any
 from recap.core.files import cell, csv_text
 from recap.core.log import log
 from recap.statistics.claims import HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
-from recap.statistics.comparison import MOST, POWER, SIGNIFICANT
+from recap.statistics.comparison import SIGNIFICANT
 from recap.tables.formats import write_formats
 from recap.tables.text import (
     NONE,
@@ -32,8 +32,6 @@ _COMPARED = [
     "95% interval",
     "p (Holm)",
     "Runs",
-    "Power",
-    "Seeds needed",
 ]
 _OF_CLAIM = ("claim", "where", "sentence", "scale", "verdict", "why", "doubt")  # columns of the CSV
 _OF_COMPARISON = (
@@ -46,7 +44,7 @@ _OF_COMPARISON = (
     "difference",
     "low_uncorrected",
 )
-_OF_TESTS = ("high_uncorrected", "p_holm", "runs", "power", "seeds", "our_tolerance", "reason")
+_OF_TESTS = ("high_uncorrected", "p_holm", "runs", "our_tolerance", "reason")
 _LEGEND = (
     "Printed and ours: row minus the other row, in points; of several comparisons, the one with "
     "the largest p."
@@ -62,9 +60,8 @@ _NOTES = [
     "±: points within which a printed score counts as reached, about 1 % of it. The tolerance is "
     "ours; no paper gives one.",
     "A printed number of others counts as exact. It is compared only with scores on its data by "
-    "its settings, and only where the score of a corpus is the mean over its images.",
-    "Power: chance that so many runs show a difference of the printed size; seeds needed: for a "
-    f"power of {100 * POWER:.0f} %, a rough estimate from the spread seen here.",
+    "its settings, and only "
+    "where the score of a corpus is the mean over its images.",
 ]
 
 
@@ -130,8 +127,6 @@ def _cells(judged: Judged) -> list[Cell]:
         interval,
         p_text(judged.p),
         str(judged.runs or NONE),
-        NONE if judged.power is None else f"{100 * judged.power:.0f} %",
-        NONE if judged.seeds is None else str(judged.seeds or f">{MOST}"),
     ]
     return list(map(Cell, texts))
 
@@ -203,10 +198,8 @@ def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
                 each.high,
                 each.p,
                 each.runs,
-                each.power,
             ]
-            seeds = f"more than {MOST}" if each.seeds == 0 else each.seeds
-            lines.append([*begin, *named, *numbers, seeds, each.check.within, each.why])
+            lines.append([*begin, *named, *numbers, each.check.within, each.why])
         if not verdict.judged:
             lines.append(begin + [None] * (len(lines[0]) - len(begin)))
     return csv_text(map(cell, line) for line in lines)

@@ -16,7 +16,6 @@ from recap.core.files import cell as csv_cell
 from recap.core.files import csv_text
 from recap.settings import Table
 from recap.settings.tables import P_UNITS, RUN_COLUMNS, WHOLE_ROW, column_info, heading
-from recap.statistics.comparison import MOST
 from recap.tables.text import ended, number_text, plain
 
 PRINTED = ("quoted", "not_run")  # parts of which the paper's numbers alone are shown
@@ -30,7 +29,7 @@ _TESTS = {
     "joint": _WELCH,
 }
 # Columns that the CSV has only where they say anything.
-_WHERE_ANY = ("seeds_for_printed", "printed_p", "doubt", "reason", "signature", "difference_of_")
+_WHERE_ANY = ("printed_p", "doubt", "reason", "signature", "difference_of_")
 
 
 @dataclass(frozen=True)
@@ -99,10 +98,11 @@ def _cell(
         return None if value is None else round(info.scale * value, 9)  # 57, not 56.99999999999999
 
     cell = row["cells"][column] if ours else {"printed_percent": row["printed"].get(column)}
-    comparison = cell.get("comparison") or {}
-    values = cell.get("values", {})
-    printed = cell["printed_percent"]
-    seeds = comparison.get("seeds_for_printed") or {}
+    comparison, values, printed = (
+        cell.get("comparison") or {},
+        cell.get("values", {}),
+        cell["printed_percent"],
+    )
     notes = _footnotes(row, column, cell, tested=bool(statistics["family"]["made"]))
     line = {
         "table": statistics["table"],
@@ -134,7 +134,6 @@ def _cell(
             for name in names
         }
     line |= {
-        "seeds_for_printed": str(seeds["seeds"] or f">{MOST}") if seeds.get("difference") else None,
         "printed_p": row["printed_p"].get(column),
         "doubt": notes.get("printed") or notes.get("row"),
         "reason": _reasons(

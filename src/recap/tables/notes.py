@@ -17,7 +17,6 @@ Statistics = Mapping[str, Any]
 NO_RUNS = (
     "One file has no training runs: p generalizes over images only, and no difference is marked."
 )
-SEEDS_LINE = "seeds for the printed difference"
 SERVER = (
     "c5 and c40: scores of COCO's server on the 40,775 images of test2014, with 5 and with 40 "
     "references; a row with such scores says on which day the server gave them."
@@ -129,12 +128,6 @@ def full_notes(frame: Frame) -> Iterator[str]:
     )
     if statistics["family"]["made"]:
         yield from (_on_p(statistics), *filter(None, [_on_power(statistics)]))
-    if any(cell["seeds_for_printed"] for cell in frame.cells):
-        yield (
-            f"{SEEDS_LINE.capitalize()}: so many would tell a difference from "
-            f"{baseline_label(statistics)} of the printed size ({100 * POWER:.0f} % power; a rough "
-            "estimate from the spread over images and runs here)."
-        )
 
 
 def _unscaled(statistics: Statistics) -> list[str]:

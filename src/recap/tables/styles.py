@@ -191,7 +191,6 @@ def _block(row: Mapping[str, Any], units: Sequence[str]) -> Block:
             f"{UNITS[unit]}_p_holm": f"p, {unit} (Holm)"
             for unit in (["images"] if outside else units)
         },
-        "seeds_for_printed": notes.SEEDS_LINE,
     }
     for key, kind in kinds.items():
         if key == "printed_p" or not row["not_run"]:

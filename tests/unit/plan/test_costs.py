@@ -1,68 +1,29 @@
-"""What steps, trainings, evaluations and stores cost, and the limits of jobs for a cluster."""
+"""What trainings and stores cost, by steps that were measured."""
 
 import pytest
 
-from helpers.plans import PARAMS, edited, measured_file, measured_row, planned
+from helpers.plans import PARAMS, measured_file, measured_row, planned
 from recap.core.errors import RecapError
-from recap.models.check import check_models
 from recap.plan.amounts import Amounts
-from recap.plan.costs import TABLE, UNKNOWN, Costs, Resources, estimate, inputs_of, read_costs
+from recap.plan.costs import Costs, costs_of, read_costs
+from recap.plan.paths import used_stores
 
 
 @pytest.fixture(scope="module")
-def shapes():
-    plan = planned(PARAMS, tables=["xlan/t1"])
-    amounts = Amounts(plan)
-    shapes = [
-        *map(amounts.training_shape, plan.trained()),
-        *map(amounts.decoding_shape, plan.scored()),
-    ]
-    return list({shape.key: shape for shape in shapes}.values())
+def plan():
+    return planned(PARAMS, tables=["xlan/t1"])
 
 
-def test_a_measured_shape_costs_what_was_measured(shapes):
-    cost = estimate([measured_row(shapes[0])], shapes[0], 1_000_000)
-    assert (cost.gflop, cost.saved_mb, cost.seconds, cost.measured) == (
-        2.0,
-        3.0,
-        {"a core, one core": 0.5},
-        True,
-    )
+@pytest.fixture(scope="module")
+def shapes(plan):
+    return Amounts(plan).shapes()
 
 
-def test_another_size_is_scaled_from_the_nearest_and_the_first_table_counts_first(shapes):
-    cost = estimate([measured_row(shapes[0], key="0" * 16)], shapes[0], 2_000_000)
-    assert (cost.gflop, cost.saved_mb, cost.measured) == (
-        pytest.approx(4.0),
-        pytest.approx(6.0),
-        False,
-    )
-    assert cost.seconds == {"a core, one core": pytest.approx(1.0)}
-    rows = [
-        measured_row(shapes[0], key="1" * 16, parameters=100),
-        measured_row(shapes[0], key="2" * 16, gflop=9.0),
-    ]
-    assert estimate(rows, shapes[0], 1_000_000).gflop == pytest.approx(9.0)
-    own = measured_row(shapes[0], seconds=0.1, machine="this GPU", device="cuda")
-    assert list(estimate([own, measured_row(shapes[0])], shapes[0], 1).seconds) == [
-        "this GPU",
-        "a core, one core",
-    ]
-
-
-def test_of_a_kind_that_was_not_measured_operations_follow_from_its_parameters(shapes):
-    shape = next(each for each in shapes if each.work == "xe")
-    cost = estimate([], shape, 10**6)
-    assert cost.gflop == pytest.approx(6 * 1e-3 * (shape.inputs.vectors + shape.tokens))
-    assert cost.seconds == {} and not cost.measured
-
-
-def test_a_measured_file_is_read_before_the_projects_own(tmp_path, shapes):
-    rows = read_costs(
-        measured_file(tmp_path, [measured_row(shapes[0], seconds=0.25)]), PARAMS / TABLE
-    )
-    assert estimate(rows, shapes[0], 1).seconds["a core, one core"] == 0.25
-    assert len(rows) > 50
+def test_a_step_of_each_kind_work_and_size_can_be_measured(plan, shapes):
+    names = [(shape.model.kind, shape.work, tuple(shape.sizes.items())) for shape in shapes]
+    assert len(set(names)) == len(names)
+    kinds = {plan.get("models", run.model).kind for run in plan.trained()}
+    assert {(kind, work) for kind, work, _ in names} >= {(kind, "decode") for kind in kinds}
 
 
 @pytest.mark.parametrize("changes", [{"tiny": True}, {"steps": [{"cost": {}, "compiled": False}]}])
@@ -71,96 +32,62 @@ def test_a_measured_file_of_no_use_is_refused_by_name(changes, tmp_path, shapes)
         read_costs(measured_file(tmp_path, [measured_row(shapes[0])], **changes))
 
 
-MILLION = 10**6
-
-
-@pytest.fixture(scope="module")
-def costs(shapes):
-    plan, work = planned(PARAMS, tables=["xlan/t1"]), {"xe": 5.0, "scst": 7.0, "decode": 1.0}
-    probe = Costs(plan, {}, [])
-    shapes = [
-        *shapes,
-        *(
-            probe.decoding_shape(run, beam=probe.stage(run).validation_beam)
-            for run in plan.trained()
-        ),
-    ]
-    gflop = [(shape, work[shape.work]) for shape in shapes]
-    rows = [
-        measured_row(shape, gflop=n, seconds=n, saved_mb=2.0, machine="here", device="cuda")
-        for shape, n in gflop
-    ]
-    return Costs(plan, {inputs_of(run): MILLION for run in plan.scored()}, rows)
-
-
-def test_a_training_costs_its_images_and_its_validations(costs):
-    for run in costs.plan.trained():
-        cost, stage = costs.training(run), costs.stage(run)
-        images = cost.steps * stage.images_per_batch
+def test_a_training_costs_its_images_and_its_validations(plan, shapes):
+    seconds = {"xe": 5.0, "scst": 7.0, "decode": 1.0}
+    rows = [measured_row(shape, seconds=seconds[shape.work]) for shape in shapes]
+    costs = Costs(plan, rows, None)
+    assert costs.machine == "one core of a core"
+    for run in plan.trained():
+        stage, cost = costs.stage(run), costs.training(run)
+        step = costs.training_shape(run)
+        row = next(
+            row
+            for row in rows
+            if (row.kind, row.work, row.sizes) == (step.model.kind, step.work, step.sizes)
+        )
+        images = costs.steps(run) * stage.images_per_batch
+        of_images = (
+            seconds[run.stage]
+            * images
+            * ((step.inputs.vectors + step.tokens) / (row.vectors + row.tokens))
+        )
         validated = (-(-stage.epochs // stage.validate_every) + (run.stage == "scst")) * 100
-        of_a_step = {"xe": 5.0, "scst": 7.0}[run.stage]
-        assert cost.gflop == pytest.approx(of_a_step * images + validated)
-        assert cost.seconds["here"] == pytest.approx(cost.gflop)
-        assert cost.weights == 4 * MILLION
-        assert cost.memory == pytest.approx(16 * MILLION + 2 * MILLION * stage.images_per_batch)
-        assert cost.state == 16 * MILLION
+        assert of_images < cost.seconds <= of_images + validated  # their beam is smaller
+        assert cost.weights == 4_000_000
 
 
-def test_an_evaluation_decodes_the_test_images_once(costs):
-    cost = costs.evaluation(costs.plan.scored()[0])
-    assert (cost.gflop, cost.seconds) == (200.0, {"here": 200.0})
+def test_seconds_of_an_assumed_gpu_follow_from_operations(plan, shapes):
+    run = plan.trained()[0]
+    rows = [measured_row(shape) for shape in shapes]
+    one, two = (Costs(plan, rows, tflops).training(run) for tflops in (1.0, 2.0))
+    timed = Costs(plan, rows, None).training(run)
+    assert one.seconds == pytest.approx(2 * two.seconds)
+    assert one.seconds == pytest.approx(timed.seconds / 0.5 * 2e9 / 1e12)
 
 
-def test_a_store_has_the_vectors_of_its_images(costs):
-    (store,) = costs.stores
-    values = 3300 * 7 * 7 * 192 * 2
-    assert (store.images, store.all_images, store.at_most) == (3300, 3300, False)
-    assert values < store.bytes < 1.02 * values
+def test_the_nearest_step_of_the_same_sizes_counts_and_no_other(plan, shapes):
+    run = plan.trained()[0]
+    costs = Costs(plan, [measured_row(shape) for shape in shapes], None)
+    far = [row.model_copy(update={"vectors": 99.0, "seconds": 9.0}) for row in costs.measured]
+    assert Costs(plan, [*far, *costs.measured], None).training(run) == costs.training(run)
+    other = [
+        row.model_copy(update={"sizes": {**row.sizes, "d_model": 1}}) for row in costs.measured
+    ]
+    assert Costs(plan, other, None).training(run) is None
+    steps = [row for row in costs.measured if row.work != "decode"]
+    assert Costs(plan, steps, None).training(run) is None  # its validations were not measured
 
 
-def resources(plan):
-    return Resources(Costs(plan, check_models(plan), read_costs(PARAMS / TABLE)))
+def test_a_measured_file_counts_before_the_projects_own_steps(plan, tmp_path, shapes):
+    file = measured_file(tmp_path, [measured_row(shape) for shape in shapes])
+    assert costs_of(plan, file).measured == read_costs(file)
+    assert costs_of(plan, file, tflops=5).measured[: len(shapes)] == read_costs(file)
+    assert costs_of(plan).machine == "a GPU of 10 TFLOP/s"
 
 
-@pytest.fixture(scope="module")
-def small():
-    return resources(planned(PARAMS, tables=["xlan/t1"], execution={"device": "cpu"}))
-
-
-def test_a_training_may_take_what_it_holds_and_three_times_its_hours(small):
-    run = small.plan.trained()[0]
-    cost, need = small.costs.training(run), small.training(run)
-    assert 1500 + cost.memory / 1e6 <= need.mem_mb < 1600 + cost.memory / 1e6
-    minutes = max(cost.seconds.values()) / 60
-    assert need.runtime == pytest.approx(30 + 3 * minutes, abs=1)
-    assert need.disk_mb == pytest.approx(100 + 5 * cost.weights / 1e6, abs=1)
-
-
-def test_each_of_two_nodes_needs_the_memory_of_its_processes(params):
-    edited(params, "xlan/recipes/xlan.yaml", processes=4)
-    words = {"scale": "paper", "tables": ["xlan/t1"]}
-    plans = [planned(params, **words, execution={"device": "cpu", "nodes": n}) for n in (1, 2)]
-    one, two = (resources(plan) for plan in plans)
-    run = next(each for each in one.plan.trained() if one.plan.recipe(each.recipe).processes == 4)
-    assert two.training(run).mem_mb == pytest.approx(one.training(run).mem_mb / 2, abs=1)
-    assert two.training(run).runtime == one.training(run).runtime
-
-
-def test_a_gpu_that_was_not_measured_gets_ten_times_the_assumed_time(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    needs = resources(planned(PARAMS, tables=["xlan/t1"]))
-    run = needs.plan.trained()[0]
-    assert needs.training(run).runtime == 30 + -(-needs.costs.training(run).gflop // (1e4 * 6))
-
-
-def test_where_the_size_of_a_data_set_is_not_known_limits_are_wide(params):
-    edited(params, "datasets/flickr8k.yaml", annotations="flickr8k/mine.json")
-    needs = resources(planned(params, scale="photos"))
-    run = needs.plan.scored()[0]
-    assert (
-        needs.training(needs.plan.weights(run))
-        == needs.evaluation(run)
-        == needs.corpus("flickr8k")
-        == UNKNOWN
-    )
-    assert needs.store("flickr8k", run.features) == UNKNOWN
+def test_a_store_has_the_vectors_of_its_images(plan):
+    costs = costs_of(plan)
+    (store,) = used_stores(plan)
+    size, values = costs.store(store), 3300 * 7 * 7 * 192 * 2
+    assert costs.used_images(store) == 3300 and not size.at_most
+    assert values < size.bytes < 1.02 * values

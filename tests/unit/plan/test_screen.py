@@ -1,5 +1,7 @@
-"""`recap plan`: one screen, and how long jobs take, so many at a time."""
+"""`recap plan`: one screen of what is missing, tools, disk, trainings and their hours."""
 
+import subprocess
+import sys
 from functools import cache
 
 import pytest
@@ -7,9 +9,12 @@ import pytest
 from helpers.commands import printed
 from helpers.plans import PARAMS, measured_file, measured_row
 from recap.cli.doctor import plan_tools
-from recap.models.check import costs_of
+from recap.plan.amounts import Amounts
+from recap.plan.costs import costs_of
 from recap.plan.profiles import named_plan
-from recap.plan.screen import chains, jobs, makespan, reported, screen, table_work
+from recap.plan.screen import reported, table_trainings
+
+PAPERS = ["acf", "fusion", "visualgpt", "xlan", "zodiac"]
 
 
 def shown(words, capsys):
@@ -21,72 +26,46 @@ def plan_of(paper, scale=None):
     return named_plan(PARAMS, paper, scale=scale)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """The folder work/ of all tests, with the models that one of them has built."""
-    return tmp_path_factory.mktemp("work")
-
-
 @pytest.fixture
-def folder(tmp_path, monkeypatch, built):
+def folder(tmp_path, monkeypatch):
     """Work in an empty folder that has the parameters."""
     (tmp_path / "params").symlink_to(PARAMS)
-    (tmp_path / "work").symlink_to(built)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_everything_that_is_missing_is_said_at_once(folder, capsys):
-    text = shown(["acf", "--jobs", "4"], capsys)
+@pytest.mark.parametrize("paper", PAPERS)
+def test_everything_that_is_missing_is_said_at_once_on_one_screen(paper, folder, capsys):
+    text = shown([paper], capsys)
+    files = [line for line in text.splitlines() if line[:9] in FILES]
+    assert len(text.splitlines()) - len(files) <= 20
+    assert [path.name for path in folder.iterdir()] == ["params"]
+
+
+FILES = ("  fetch  ", "  unpack ", "  hand   ", "  hub    ")
+
+
+def test_files_have_size_hash_and_source_and_those_of_one_archive_are_one_line(folder, capsys):
+    text = shown(["acf"], capsys)
     file = ["12.6 GiB", "sha256 ede4087e", "http://images.cocodataset.org/zips/train2014.zip"]
     others = ["  hand    oscar/coco_caption.zip", "  hub     timm/swin_large_patch4_window12_384"]
-    hours = ["--jobs 4", "--tflops", "assumed, not measured", "Rows that cost most: "]
-    for part in (*file, *others, "coco/swin_l_384_grid", "at most 23.7 GiB", "acf/t1", *hours):
+    for part in (*file, *others, "acf/t1", "at most 91.3 GiB of feature stores"):
         assert part in text, text
-    assert len(text.splitlines()) <= 45
-    assert sorted(path.name for path in folder.iterdir()) == ["params", "work"]
+    text = shown(["xlan"], capsys)
+    assert text.count("bottom_up/trainval/") == 1 and "from bottom_up/trainval.zip" in text
 
 
-def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
-    plan = plan_of("visualgpt")
-    result = table_work(plan)
-    work = [each for of_table in result.values() for each in of_table]
-    assert sorted(work) == sorted(
-        [*(("train", run) for run in plan.trained()), *(("evaluate", run) for run in plan.scored())]
-    )
-    assert list(result)[:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
-    acf = plan_of("acf", "scenes")  # has a table of first stages alone, which another trains
-    assert sum(kind == "evaluate" for work in table_work(acf).values() for kind, _ in work) == len(
-        acf.scored()
-    )
+def test_a_plan_imports_no_torch(folder):
+    code = "import sys; from recap.cli import main; main(['plan', 'xlan']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
-def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
-    plan = plan_of("xlan")
-    costs, after = jobs(plan, costs_of(plan))
-    assert costs.keys() == after.keys()
-    assert (
-        len(after)
-        == len(plan.trained()) + len(plan.scored()) + len(plan.submissions())
-        > len(plan.trained())
-    )
-    place = {name: index for index, name in enumerate(after)}
-    assert all(
-        place[before] < place[name] for name, jobs_before in after.items() for before in jobs_before
-    )
-    ensemble = next(run for run in plan.scored() if run.members)
-    assert len(after["evaluate", ensemble]) == len(ensemble.members)
-
-
-def test_a_cache_that_links_makes_no_second_copy(folder):
-    plan = plan_of("fusion", "scenes")
-    costs = costs_of(plan)
-    assert "a second copy: set `dvc config cache.type`" in screen(
-        plan, costs, [], tflops=10, places=None
-    )
-    (folder / ".dvc").mkdir()
-    (folder / ".dvc" / "config").write_text('[cache]\n    type = "reflink,hardlink,symlink,copy"\n')
-    assert "links to these files" in screen(plan, costs, [], tflops=10, places=None)
+def test_tables_add_up_to_all_trainings_each_once():
+    for plan in (plan_of("visualgpt"), plan_of("acf", "scenes")):
+        trainings = [run for of_table in table_trainings(plan).values() for run in of_table]
+        assert sorted(trainings) == plan.trained()
+    assert list(table_trainings(plan_of("visualgpt")))[:2] == ["visualgpt/t1", "visualgpt/t2"]
 
 
 def test_only_tools_that_a_plan_needs_are_asked_for():
@@ -99,55 +78,46 @@ def test_only_tools_that_a_plan_needs_are_asked_for():
     assert "detectron2" not in demo
 
 
-def test_hours_are_those_of_a_card_that_was_measured(folder, capsys):
+def test_hours_are_those_of_a_machine_that_was_measured(folder, capsys):
     plan = plan_of("fusion", "scenes")
-    rows = [measured_row(shape, machine="card", device="cuda") for shape in costs_of(plan).shapes()]
-    file = measured_file(folder, rows)
+    shapes = Amounts(plan).shapes()
+    file = measured_file(
+        folder, [measured_row(shape, machine="card", device="cuda") for shape in shapes]
+    )
     text = shown(["fusion", "--scale", "scenes", "--measured", str(file)], capsys)
-    assert "assumed" not in text and "by card, measured: fusion/" in text
+    assert "on card, measured" in text and "assumed" not in text and "Without" not in text
+    text = shown(["fusion", "--scale", "scenes", "--measured", str(file), "--tflops", "5"], capsys)
+    assert "on a GPU of 5 TFLOP/s, assumed, not measured" in text
+
+
+def test_what_was_not_measured_is_counted_named_and_left_out(folder, capsys):
+    plan = plan_of("fusion", "scenes")
+    shapes = [shape for shape in Amounts(plan).shapes() if shape.model.kind == "transformer"]
+    file = measured_file(folder, [measured_row(shape) for shape in shapes])
+    text = shown(["fusion", "--scale", "scenes", "--measured", str(file)], capsys)
+    left = [run for run in plan.trained() if plan.get("models", run.model).kind != "transformer"]
+    assert f"Without {len(left)} of {len(plan.trained())} trainings whose steps were not" in text
+    assert "`recap measure fusion --scale scenes` measures them" in text
     costs = costs_of(plan, file)
-    training = next(run for run in plan.trained() if run.stage == "xe")
-    stage = costs.stage(training)
-    assert stage.validate_every == 1
-    images = stage.images_per_batch * costs.training(training).steps
-    validated = stage.epochs * costs.counts(training.dataset).val
-    # Half a second each; a validation's beam is scaled from the one that was measured.
-    assert 0.5 * images < costs.training(training).seconds["card"] <= 0.5 * (images + validated)
+    known = [cost.seconds for run in plan.trained() if (cost := costs.training(run))]
+    assert len(known) == len(plan.trained()) - len(left)
+    total = next(line.split() for line in text.splitlines() if line.startswith("  all "))
+    assert float(total[-1]) == pytest.approx(sum(known) / 3600, rel=0.1)
 
 
-def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted(folder, capsys):
-    text = shown(["xlan"], capsys)
-    assert text.count("bottom_up/trainval/") == 1 and "from bottom_up/trainval.zip" in text
-    assert "coco_test2014/bottom_up_adaptive_test2014" in text
-    plan = plan_of("xlan")
-    alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
-    decoded = [kind for kind, _ in table_work(plan)["xlan/t2"] if kind != "train"]
-    assert len(decoded) == len(alone) + len(plan.submissions())
-
-
-def test_a_job_waits_for_those_before_it():
-    after = {"xe": (), "scst": ("xe",), "evaluate": ("scst",), "other": ()}
-    jobs = after, {"xe": 5.0, "scst": 2.0, "evaluate": 1.0, "other": 4.0}
-    assert chains(*jobs) == {"xe": 8.0, "scst": 3.0, "evaluate": 1.0, "other": 4.0}
-    assert makespan(*jobs, 1) == 12.0
-    assert makespan(*jobs, 2) == makespan(*jobs, 8) == 8.0
-
-
-def test_no_schedule_is_below_its_bounds_or_above_twice_the_larger():
-    after = {n: (n - 3,) if n > 3 else () for n in range(1, 40)}
-    seconds = {n: n % 7 + 1.0 for n in range(1, 40)}
-    longest = max(chains(after, seconds).values())
-    for places in (1, 2, 3, 5):
-        bound = max(sum(seconds.values()) / places, longest)
-        assert bound <= makespan(after, seconds, places) <= 2 * bound
-    assert makespan({}, {}, 3) == pytest.approx(0)
+def test_most_trainings_of_each_paper_have_hours_without_a_measurement():
+    for paper in [*PAPERS, "m2"]:
+        plan = plan_of(paper)
+        costs = costs_of(plan)
+        known = sum(costs.training(run) is not None for run in plan.trained())
+        assert known > 0.7 * len(plan.trained()), paper
 
 
 @pytest.mark.parametrize(("paper", "page"), [("xlan", "xlan.md"), ("m2", "baselines.md")])
-def test_the_pages_of_papers_have_the_hours_that_others_report_beside_ours(paper, page, folder):
+def test_the_pages_of_papers_have_the_hours_that_others_report_beside_ours(paper, page):
     plan = plan_of(paper)
-    lines = list(reported(plan, costs_of(plan), 10.0))
+    lines = list(reported(plan, costs_of(plan)))
     text = (PARAMS.parent / "docs/papers" / page).read_text()
     assert len(lines) == 2 and all(f"    {line}\n" in text for line in lines)
     small = plan_of(paper, "scenes")
-    assert not list(reported(small, costs_of(small), 10.0))
+    assert not list(reported(small, costs_of(small)))

@@ -59,18 +59,17 @@ def test_a_large_difference_holds_and_the_opposite_does_not(tmp_path):
     each = result.judged[0]
     assert result.verdict == HOLDS and each.p < 0.001
     assert each.low < 20 < each.high and each.difference == pytest.approx(20, abs=3)
-    assert each.runs == 5 and each.power > 0.99 and each.seeds == 2
+    assert each.runs == 5
     assert example.judged(sign="lower").verdict == FAILS
     assert example.judged(row="transformer", against="zodiac").verdict == FAILS
 
 
-def test_of_a_small_difference_or_one_seed_nothing_can_be_told_and_the_power_says_why(tmp_path):
+def test_of_a_small_difference_or_one_seed_nothing_can_be_told(tmp_path):
     result = Made(tmp_path, gain=0, spread=3).judged(size=0.5)
     assert result.verdict == UNTOLD and "not significant" in result.why
-    assert result.judged[0].power < 0.1 and result.judged[0].seeds == 0
     result = Made(tmp_path, seeds=[1]).judged(size=20)
     assert result.verdict == UNTOLD and "one run" in result.why
-    assert result.judged[0].low > 0 and result.judged[0].power is None
+    assert result.judged[0].low > 0
 
 
 def test_a_claim_with_a_comparison_that_fails_does_not_hold(tmp_path):
@@ -135,9 +134,10 @@ def test_the_printed_size_is_that_of_the_table_whose_place_another_takes_and_ano
         for stage in ("xe", "scst")
     )
     assert "printed after cross-entropy" in other.why and "printed after" not in same.why
-    assert same.judged[0].printed == 5.0 and same.judged[0].seeds == 2
-    # ZoDIAC has no printed number in the table itself
-    assert example.judged().judged[0].printed is None
+    assert same.judged[0].printed == 5.0
+    assert (
+        example.judged().judged[0].printed is None
+    )  # ZoDIAC has no printed number in the table itself
 
 
 def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_the_print(tmp_path):

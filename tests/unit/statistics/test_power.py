@@ -7,7 +7,6 @@ from scipy import stats
 from recap.statistics.comparison import (
     MOST,
     Sample,
-    add_seeds_for_printed,
     compare_rows,
     correct,
     least_difference,
@@ -62,25 +61,3 @@ def test_an_ensemble_and_what_is_marked_are_not_waited_for():
     marked = rows((0.50, 0.501, 0.502), (0.7, 0.701, 0.702))
     assert marked[1]["cells"]["CIDEr"]["comparison"]["mark"] == 1
     assert seeds_needed(marked, comparisons=1) is None
-
-
-def printed(found, *numbers):
-    """Give rows ids and printed numbers,
-    and return what stands at each comparison for a difference of that size."""
-    for row, number in zip(found, numbers, strict=True):
-        row["id"] = row["label"]
-        row["cells"]["CIDEr"]["printed_percent"] = number
-    add_seeds_for_printed(found, baseline="base", comparisons=len(found) - 1)
-    return [row["cells"]["CIDEr"]["comparison"].get("seeds_for_printed") for row in found[1:]]
-
-
-def test_a_smaller_printed_difference_takes_more_seeds():
-    runs = (0.50, 0.52, 0.51), (0.55, 0.57, 0.56), (0.55, 0.57, 0.56), (0.55, 0.57, 0.56)
-    large, small, none = printed(rows(*runs, images=5000), 120.0, 140.0, 121.5, 120.0)
-    assert (large["difference"], small["difference"]) == (20.0, 1.5)
-    assert large["seeds"] == 2 and 3 < small["seeds"] < 40
-    assert none == {"difference": 0.0, "seeds": None}
-
-
-def test_a_difference_that_is_not_printed_or_has_one_run_gets_no_number_of_seeds():
-    assert printed(rows((0.50, 0.52), (0.55, 0.57), (0.6,)), 120.0, None, 130.0) == [None, None]
