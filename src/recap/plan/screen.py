@@ -1,4 +1,4 @@
-"""What `recap plan` prints, one screen: missing files and tools, disk, trainings and their hours."""
+"""What `recap plan` prints: missing files and tools, disk, trainings and their hours."""
 
 from __future__ import annotations
 

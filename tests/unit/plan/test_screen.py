@@ -56,7 +56,10 @@ def test_files_have_size_hash_and_source_and_those_of_one_archive_are_one_line(f
 
 
 def test_a_plan_imports_no_torch(folder):
-    code = "import sys; from recap.cli import main; main(['plan', 'xlan']); print('torch' in sys.modules)"
+    code = (
+        "import sys; from recap.cli import main; "
+        "main(['plan', 'xlan']); print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
 
