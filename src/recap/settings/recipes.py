@@ -216,21 +216,13 @@ class DecodingRules(Strict):
     no_immediate_repeat: bool = Field(False, description="no word follows itself")
     bad_endings: tuple[str, ...] = Field((), description="words a caption may not end on")
 
-    groups: PositiveInt = Field(
-        1, description="diverse beam search: groups into which the beams are divided"
-    )
-    diversity: float = Field(
-        0.5, gt=0, description="groups: cost of a word that an earlier group says at its place"
-    )
-
     @property
     def text(self) -> str:
         """The rules in a word for signatures, empty where there are none."""
-        groups = [f"groups{self.groups}x{self.diversity:g}"] if self.groups > 1 else []
         repeat = ["repeat"] if self.no_immediate_repeat else []
         ngram = [f"ngram{self.no_repeated_ngram}"] if self.no_repeated_ngram else []
         endings = [f"endings({','.join(sorted(self.bad_endings))})"] if self.bad_endings else []
-        return "+".join([*ngram, *repeat, *endings, *groups])
+        return "+".join([*ngram, *repeat, *endings])
 
 
 class DecodingSettings(Strict):
@@ -259,14 +251,6 @@ class DecodingSettings(Strict):
     )
     batch_size: PositiveInt = 50
 
-    _groups_fit = refuse(
-        lambda search: search.beam % search.rules.groups,
-        "a beam of {beam} cannot be divided into {rules.groups} groups",
-    )
-    _one_group_is_set_aside = refuse(
-        lambda search: search.finished == "set_aside" and search.rules.groups > 1,
-        "finished: set_aside goes with one group of beams; leave rules.groups out",
-    )
     _so_many_are_there = refuse(
         lambda search: search.n_best > search.beam,
         "a beam of {beam} has no {n_best} best captions; widen it or lower n_best",

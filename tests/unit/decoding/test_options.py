@@ -1,18 +1,17 @@
-"""Constraints, nucleus sampling, diverse groups, and what a model without numbers does to
-decoding."""
+"""Constraints, nucleus sampling, and what a model without numbers does to decoding."""
 
 import pytest
 import torch
 
 from helpers.toy_language import EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
-from recap.decoding.beam import beam_search, diverse_beam_search, search
+from recap.decoding.beam import beam_search
 from recap.decoding.sampling import nucleus, sample, sample_one
 from recap.decoding.step import NonFiniteLogits, forbid
 from recap.settings.recipes import DecodingRules
 
 
 def found(ending_ids=(), **rules):
-    return search(STEP, toy_state(3, 5), batch(3), settings(5, 5, rules=rules), ending_ids)
+    return beam_search(STEP, toy_state(3, 5), batch(3), settings(5, 5, rules=rules), ending_ids)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -91,24 +90,6 @@ def test_draws_depend_on_their_seed_alone_and_leave_the_global_generator_alone()
         and not torch.equal(first, other)
         and torch.equal(after, torch.rand(1))
     )
-
-
-def diverse(strength, length_penalty=0.0):
-    rules = {"groups": 3, "diversity": strength}
-    asked = settings(3, rules=rules, length_penalty=length_penalty)
-    return diverse_beam_search(STEP, toy_state(3, 4), batch(3), asked)
-
-
-def test_diverse_groups():
-    first = beam_search(STEP, toy_state(3, 4), batch(3), settings(1)).tokens
-    free = diverse(1e-9).tokens
-    assert all(torch.equal(free[:, group], first[:, 0]) for group in range(3))
-    tokens = diverse(100.0).tokens
-    for image in range(3):
-        assert first[image, 0].tolist() in tokens[image].tolist()
-        assert (
-            len(set(tokens[image, :, 0].tolist())) == 3
-        )  # the three words that may be said, one a group
 
 
 @pytest.mark.parametrize("method", ["beam", "sample"])
