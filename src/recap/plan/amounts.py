@@ -30,7 +30,6 @@ _OF_STEPS = {
     "baseline",
     "dropout",
     "cross_entropy",
-    "bleu4",
     "weight_average",
     "precision",
 }

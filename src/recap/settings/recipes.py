@@ -386,8 +386,6 @@ class SelfCritical(Stage):
         description="mean: of all captions of the image, the own one among them; "
         "mean_of_beam: of as many captions as samples, found by beam search",
     )
-    cider_d: float = Field(1.0, ge=0, description="weight of CIDEr-D in the reward")
-    bleu4: float = Field(0.0, ge=0, description="weight of the caption's BLEU-4 in the reward")
     document: Literal["image", "caption"] = Field(
         "image", description="what n-grams' document frequencies count"
     )
@@ -413,10 +411,6 @@ class SelfCritical(Stage):
     )
 
     _drawn_from_a_share = together("top_p", when=("sampling", "multinomial"), needed=False)
-    _rewarded = refuse(
-        lambda stage: stage.cider_d + stage.bleu4 == 0,
-        "the reward has no part: give cider_d or bleu4 a weight above 0",
-    )
 
 
 class Evaluation(DecodingSettings):

@@ -16,7 +16,7 @@ from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import draw, nucleus, sample, within
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
-from recap.metrics.rewards import Bleu4, CiderD, DocumentFrequencies, caption_units
+from recap.metrics.rewards import CiderD, DocumentFrequencies, caption_units
 from recap.models.base import Captioner
 from recap.models.compiled import is_compiled
 from recap.models.state import Memory
@@ -208,10 +208,7 @@ class SelfCriticalObjective:
         )
         ended = captions.ended(EOS) if stage.reward_end_token else captions
         frequencies = DocumentFrequencies.of(ended, document=stage.document)
-        self.scorers: list[tuple[float, CiderD | Bleu4]] = [
-            (stage.cider_d, CiderD(ended, frequencies=frequencies))
-        ]
-        self.scorers += [(stage.bleu4, Bleu4(ended))] if stage.bleu4 else []
+        self.scorer = CiderD(ended, frequencies=frequencies)
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
@@ -307,10 +304,7 @@ class SelfCriticalObjective:
         )
         captions = list(map(self.units, rows))
         owners = [image for image in image_ids for _ in range(tokens.shape[1])]
-        parts = [
-            weight * scorer.score(owners, captions) for weight, scorer in self.scorers if weight
-        ]
-        rewards = torch.from_numpy(sum(parts[1:], parts[0]))
+        rewards = torch.from_numpy(self.scorer.score(owners, captions))
         lost = (~torch.isfinite(rewards)).nonzero()
         if len(lost):
             raise TrainingError(f"the reward of image {owners[int(lost[0])]} is NaN or infinite")

@@ -34,22 +34,19 @@ def test_a_reward_of_nan_names_the_image(tmp_path):
         def score(self, images, captions):
             return np.array([np.nan if image == 7 else 0.5 for image in images])
 
-    loop.step.objective.scorers = [(1.0, Broken())]
+    loop.step.objective.scorer = Broken()
     with refused(TrainingError, "image 7"):
         loop.run()
 
 
-def test_rewards_mix_and_statistics_are_logged(tmp_path):
-    stage = SelfCritical(
-        epochs=1, learning_rate=0.01, images_per_batch=4, bleu4=0.5, baseline="greedy"
-    )
+def test_rewards_are_of_whole_captions_and_statistics_are_logged(tmp_path):
+    stage = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=4, baseline="greedy")
     loop = training(tmp_path, stage=stage)
     tokens = torch.tensor([[[4, 4, 2], [5, 2, 0]]])
     ended = [[4, 4, 2], [5, 2]]
-    cider, bleu = (scorer.score([0, 0], ended) for _, scorer in loop.step.objective.scorers)
-    torch.testing.assert_close(
-        loop.step.objective.reward([0], tokens)[0], torch.from_numpy(cider + 0.5 * bleu)
-    )
+    objective = loop.step.objective
+    cider = torch.from_numpy(objective.scorer.score([0, 0], ended))
+    torch.testing.assert_close(objective.reward([0], tokens)[0], cider)
     line = loop.run().history[0]
     assert {"reward", "reward_sd", "reward_greedy", "length"} <= set(line)
     assert line["log_probability"] < 0 < line["entropy"] < np.log(V)
