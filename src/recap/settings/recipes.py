@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveI
 
 from recap.core.errors import ConfigError
 from recap.core.log import log
-from recap.settings.base import Precision, Strict, neutral, refuse, together
+from recap.settings.base import Precision, Strict, neutral, refuse
 from recap.settings.kinds import OneOf
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.models import Model
@@ -378,9 +378,6 @@ class SelfCritical(Stage):
 
     sampling: Literal["multinomial", "beam"] = "multinomial"
     samples: int = Field(5, ge=2, description="captions drawn per image")
-    top_p: float = Field(
-        1.0, gt=0, le=1, description="multinomial: draws are from the likeliest words of this share"
-    )
     baseline: Literal["mean_of_others", "mean", "greedy", "mean_of_beam"] = Field(
         "mean_of_others",
         description="mean: of all captions of the image, the own one among them; "
@@ -409,8 +406,6 @@ class SelfCritical(Stage):
         "does; captions "
         "are drawn from the images so encoded without more of it",
     )
-
-    _drawn_from_a_share = together("top_p", when=("sampling", "multinomial"), needed=False)
 
 
 class Evaluation(DecodingSettings):

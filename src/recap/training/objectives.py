@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from recap.core.errors import ConfigError, TrainingError
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
 from recap.decoding.beam import beam_search
-from recap.decoding.sampling import draw, nucleus, sample, within
+from recap.decoding.sampling import draw, sample
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
 from recap.metrics.rewards import CiderD, DocumentFrequencies, caption_units
 from recap.models.base import Captioner
@@ -278,7 +278,6 @@ class SelfCriticalObjective:
                 self.batch(memory),
                 max_length=self.max_length,
                 samples=samples,
-                top_p=self.stage.top_p,
                 greedy=greedy,
             )
             tokens, best = both[:, :samples], both[:, samples:] if greedy else None
@@ -316,11 +315,4 @@ class SelfCriticalObjective:
         start = torch.full_like(sampled[..., :1], BOS)
         inputs = torch.cat([start, sampled[..., :-1]], -1)
         hidden = self.model.decode_words(inputs, index, memory)
-        allowed = ban_tokens(self.model.logits(hidden).float(), BANNED)  # [R, V]
-        if self.stage.top_p < 1:  # the policy is the nucleus
-            chosen = index.pack(sampled)[:, None]
-            allowed = within(
-                allowed,
-                nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, chosen, True),
-            )
-        return allowed
+        return ban_tokens(self.model.logits(hidden).float(), BANNED)

@@ -1,11 +1,11 @@
-"""Constraints, nucleus sampling, and what a model without numbers does to decoding."""
+"""Constraints, sampling, and what a model without numbers does to decoding."""
 
 import pytest
 import torch
 
 from helpers.toy_language import EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
 from recap.decoding.beam import beam_search
-from recap.decoding.sampling import nucleus, sample, sample_one
+from recap.decoding.sampling import sample, sample_one
 from recap.decoding.step import NonFiniteLogits, forbid
 from recap.settings.recipes import DecodingRules
 
@@ -48,17 +48,6 @@ def test_rules_never_leave_a_beam_without_a_word():
     rules = DecodingRules(no_repeated_ngram=1)
     out = forbid(rules, torch.tensor([[[3]]]), log_probabilities, eos=EOS, bad_endings=())
     assert torch.equal(out, log_probabilities)
-
-
-def test_nucleus_keeps_the_fewest_likeliest_words():
-    p = torch.tensor([[0.1, 0.4, 0.05, 0.45], [0.97, 0.01, 0.01, 0.01]])
-    kept = ~nucleus(p.log(), 0.8).isinf()
-    assert kept.tolist() == [[False, True, False, True], [True, False, False, False]]
-    assert torch.equal(nucleus(p.log(), 1.0), p.log())
-    torch.manual_seed(0)
-    greedy = beam_search(STEP, toy_state(3, 4), batch(3), settings(1)).tokens
-    drawn = sample(STEP, toy_state(3, 4), batch(3), max_length=4, samples=4, top_p=1e-6)
-    assert (drawn == greedy).all()
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
