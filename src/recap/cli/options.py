@@ -72,8 +72,7 @@ HELP = {
     "results": "folder of the profiles (results)",
 }  # by the parameter's name
 EXECUTION = (
-    "YAML with device, threads, compile, activation_checkpointing, features_in_memory, "
-    "checkpoint_minutes, "
+    "YAML with device, threads, compile, activation_checkpointing, checkpoint_minutes, "
     "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, "
     "one thread)"
 )

@@ -44,9 +44,6 @@ class Execution(Strict):
     trainings_per_gpu: PositiveInt = Field(
         1, description="jobs of a workflow that share a GPU; not of a cluster's"
     )
-    features_in_memory: bool = Field(
-        False, description="training features on the GPU; refused if they do not fit"
-    )
     checkpoint_minutes: PositiveFloat = Field(
         5.0, description="full state is saved at least this often"
     )
