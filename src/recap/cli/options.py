@@ -73,7 +73,7 @@ HELP = {
 }  # by the parameter's name
 EXECUTION = (
     "YAML with device, threads, compile, activation_checkpointing, checkpoint_minutes, "
-    "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, "
+    "for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, "
     "one thread)"
 )
 SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"

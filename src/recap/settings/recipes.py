@@ -50,9 +50,6 @@ class Execution(Strict):
     extraction_parts: PositiveInt = Field(
         1, description="of each feature store; every part is a job with its own GPU"
     )
-    keep_state: bool = Field(
-        False, description="refuse to start over beside a state of other settings or inputs"
-    )
 
     def per_node(self, processes: int) -> int:
         """Return how many of the processes of a training each of its nodes has.

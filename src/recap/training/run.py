@@ -193,7 +193,6 @@ def train(
             identity={"settings": settings, "inputs": hashes, "source": source},
             name=name,
             checkpoint_minutes=execution.checkpoint_minutes,
-            keep_state=execution.keep_state,
             trained=init is not None,
         )
         counters = training.run()
