@@ -70,7 +70,7 @@ def test_meshed_decoder_layer():
     )
     image = layer.cross.key_value(Rows(golden["in/encoder_levels"]))
     x = Rows(golden["in/x"][:, None])
-    y = layer(x, image, ~golden["in/self_mask"], ~golden["in/enc_mask"])
+    y, _ = layer(x, image, ~golden["in/self_mask"], ~golden["in/enc_mask"])
     real = golden["in/mask_pad"].bool()[
         ..., 0
     ]  # the official layer sets padded tokens to 0, which no other token reads
