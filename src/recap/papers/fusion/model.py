@@ -334,9 +334,9 @@ class PositionedEncoderLayer(EncoderLayer):
 
     attention: PositionedAttention
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, x: Rows, attn_mask: Tensor | None, attn_bias: Tensor, positions: Tensor
-    ) -> Rows:  # type: ignore[override]
+    ) -> Rows:
         """Apply the layer; `attn_bias` is [B, 1, H, N, N], `positions` [B or 1, 1, N, D]."""
         return super().forward(x, attn_mask, attn_bias=attn_bias, positions=positions)
 
