@@ -56,7 +56,7 @@ class Decoding:
         x = Rows(self.model.embed(words[:, None, None], torch.tensor(self.place)))
         cross_mask = key_mask(self.memory.mask)
         for layer, image, past in zip(self.model.decoder, self.image, self.past, strict=True):
-            x = layer(x, image, None, cross_mask, past)
+            x, _ = layer(x, image, None, cross_mask, past)
         self.place += 1
         return self.model.logits(self.model.decoder_norm(x.values)[:, 0, 0]).log_softmax(-1)
 

@@ -10,6 +10,7 @@ import pytest
 from helpers.xray_files import SPEC, names, png, report, tgz, write_iu_xray
 from recap.core.errors import DataError
 from recap.data.corpus import build_corpus
+from recap.data.datasets import iu_xray
 
 BOMB = (
     '<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha">{}]><eCitation><uId '
@@ -126,7 +127,7 @@ def test_an_archive_cut_between_two_files_is_noticed(tmp_path):
     refused(inputs, "NLMCXR_png.tgz: truncated or damaged")
 
 
-def test_missing_and_wrong_archives(tmp_path):
+def test_missing_and_wrong_archives(tmp_path, monkeypatch):
     inputs = write_iu_xray(tmp_path)
     refused(inputs, "none.tgz: no such folder or archive", reports="none.tgz")
     refused(inputs, "annotation.json: truncated or damaged", images=["annotation.json"])
@@ -134,7 +135,8 @@ def test_missing_and_wrong_archives(tmp_path):
     refused(inputs, "annotation.json: ", projections="annotation.json")
     (inputs / "other.csv").write_text("uid,file\n1,a\n")
     refused(inputs, "other.csv: ", projections="other.csv")
-    refused(inputs, "10 studies lack a picture", images=["NLMCXR_reports.tgz"], max_missing=9)
+    monkeypatch.setattr(iu_xray, "MOST_MISSING", 9)
+    refused(inputs, "10 studies lack a picture", images=["NLMCXR_reports.tgz"])
     refused(
         inputs,
         "there are two pictures CXR1_IM-0001-1001",

@@ -25,7 +25,7 @@ def make_table(*, as_printed=False, **changes):
     row = {"dataset": "scenes", "features": "grid", "recipe": "short", "as_printed": as_printed}
     values = {
         "title": "Two models",
-        "scale": "Scale of this run: 4 tiny images instead of 5,000",
+        "scale": "Demonstration: 4 tiny images instead of 5,000",
         "printed_on": "coco",
         "columns": ["METEOR", "CIDEr", "SPICE"],
         "baseline": "transformer",

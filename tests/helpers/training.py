@@ -51,7 +51,6 @@ def training(
     store=None,
     device="cpu",
     identity=None,
-    keep_state=False,
     captions=CAPTIONS,
 ):
     torch.manual_seed(0)
@@ -80,7 +79,6 @@ def training(
         identity=identity or IDENTITY,
         name="tiny",
         checkpoint_minutes=1e-9 if die_at is not None else 60,
-        keep_state=keep_state,
         trained=trained,
     )
     if die_at is not None:

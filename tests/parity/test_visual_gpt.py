@@ -51,7 +51,7 @@ def through(module, golden):
         LevelMemory(levels[:, -1], torch.ones(levels[:, -1].shape[:2], dtype=torch.bool), levels)
     )
     self_mask = ~golden["in/self_mask"]
-    out = module(Rows(golden["in/x"][:, None]), image, self_mask, ~golden["in/enc_mask"])
+    out, _ = module(Rows(golden["in/x"][:, None]), image, self_mask, ~golden["in/enc_mask"])
     return out.values[:, 0]
 
 

@@ -72,9 +72,9 @@ HELP = {
     "results": "folder of the profiles (results)",
 }
 EXECUTION = (
-    "YAML with device, threads, compile, activation_checkpointing, features_in_memory, "
-    "checkpoint_minutes, keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU "
-    "if there is one, one thread)"
+    "YAML with device, threads, compile, activation_checkpointing, checkpoint_minutes, "
+    "for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, "
+    "one thread)"
 )
 SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
 SHARED: dict[str, dict[str, Any]] = {

@@ -1,14 +1,9 @@
-"""Beam search over all images and beams of a batch at once,
-in two forms, and in groups that avoid each other's tokens.
-
-`search` takes the form that the settings name.
-"""
+"""Beam search over all images and beams of a batch at once, in the two forms of `finished`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,7 +36,7 @@ def beam_search(
     settings: DecodingSettings,
     bad_endings: Sequence[int] = (),
 ) -> Beams:
-    """Find the most probable captions of each image; `search` also knows diverse groups.
+    """Find the most probable captions of each image.
 
     A finished caption stays among the candidates with its score; an image leaves the batch when all
     its beams are finished, so its result does not depend on its neighbors. Beams are compared by
@@ -133,71 +128,3 @@ def extend(
     tokens = tokens.masked_fill(done[..., None], pad)
     total, flat = (total[..., None] + best).flatten(1).topk(beam, dim=1)
     return total, flat // beam, tokens.flatten(1).gather(1, flat)
-
-
-@dataclass
-class _PenalizedState:
-    """A model's state, the images left of the batch, and the position of the next token."""
-
-    inner: Any
-    images: Tensor
-    position: int = 0
-
-    def reorder(self, beams: Tensor) -> _PenalizedState:
-        return _PenalizedState(self.inner.reorder(beams), self.images, self.position)
-
-    def select(self, images: Tensor) -> _PenalizedState:
-        return _PenalizedState(self.inner.select(images), self.images[images], self.position)
-
-
-def search(
-    step: Step[S],
-    state: S,
-    batch: DecodingBatch,
-    settings: DecodingSettings,
-    bad_endings: Sequence[int] = (),
-) -> Beams:
-    """Search as the settings say, with one group of beams or diverse groups; see `beam_search`."""
-    find = diverse_beam_search if settings.rules.groups > 1 else beam_search
-    return find(step, state, batch, settings, bad_endings)
-
-
-@torch.no_grad()
-def diverse_beam_search(
-    step: Step[S],
-    state: S,
-    batch: DecodingBatch,
-    settings: DecodingSettings,
-    bad_endings: Sequence[int] = (),
-) -> Beams:
-    """Search in groups that share the beams;
-    a token of earlier groups costs `diversity` nats at its position.
-
-    The penalty counts how often the groups before chose the token at this position (Hamming
-    diversity); groups run one after the other to the end, so a group sees the captions that the
-    earlier ones finally chose. `rules.groups` divides `beam`; scores and log-probabilities hold the
-    penalty. Arguments: `beam_search`.
-    """
-    groups, strength = settings.rules.groups, settings.rules.diversity
-    of_a_group = settings.model_copy(update={"beam": settings.beam // groups})
-    found: list[Beams] = []
-
-    def penalized(tokens: Tensor, here: _PenalizedState) -> tuple[Tensor, _PenalizedState]:
-        log_probabilities, inner = step(tokens, here.inner)
-        if found:
-            # [B', earlier beams]: the tokens of earlier groups at this position
-            earlier = torch.cat([group.tokens[:, :, here.position] for group in found], 1)[
-                here.images
-            ]
-            counts = torch.zeros_like(log_probabilities[:, 0]).scatter_add_(
-                1, earlier, (earlier != batch.pad).to(log_probabilities.dtype)
-            )
-            log_probabilities = log_probabilities - strength * counts[:, None]
-        return log_probabilities, _PenalizedState(inner, here.images, here.position + 1)
-
-    everything = torch.arange(batch.images, device=batch.device)
-    for _ in range(groups):
-        begin = _PenalizedState(state.select(everything), everything)
-        found.append(beam_search(penalized, begin, batch, of_a_group, bad_endings))
-    parts = ([group.tokens, group.scores, group.log_probabilities] for group in found)
-    return Beams(*(torch.cat(part, 1) for part in zip(*parts, strict=True))).ranked()

@@ -16,15 +16,12 @@ def sample(
     *,
     max_length: int,
     samples: int,
-    top_p: float = 1.0,
     greedy: bool = False,
 ) -> Tensor:
     """Draw S captions of each image independently (multinomial sampling, torch's global generator).
 
-    With `top_p` only from the most probable tokens that together have at least this probability
-    (Holtzman et al. 2020). With `greedy` one more caption takes the most probable token at every
-    position: the baseline of self-critical training then costs one more row in each step and no
-    separate decoding.
+    With `greedy` one more caption takes the most probable token at every position: the baseline of
+    self-critical training then costs one more row in each step and no separate decoding.
 
     Returns:
         Tokens [B, S, max_length] without <bos>, padded after <eos>; with `greedy` [B, S + 1,
@@ -38,7 +35,7 @@ def sample(
     done = torch.zeros(images, captions, dtype=torch.bool, device=device)
     for position in range(max_length):
         log_probabilities, state = step(tokens, state)
-        drawn = draw(nucleus(log_probabilities[:, :samples], top_p))
+        drawn = draw(log_probabilities[:, :samples])
         tokens = torch.cat([drawn, log_probabilities[:, samples:].argmax(-1)], 1).masked_fill(
             done, batch.pad
         )
@@ -85,25 +82,6 @@ def sample_one(
     tokens = tokens[:, : len(steps)]
     chosen = torch.stack(steps, 1).gather(-1, tokens[..., None])[..., 0]
     return tokens, chosen.masked_fill(tokens == batch.pad, 0).sum(-1)
-
-
-def nucleus(log_probabilities: Tensor, top_p: float) -> Tensor:
-    """Keep the fewest most probable tokens whose probabilities sum to at least `top_p`.
-
-    The others get -inf.
-    """
-    if top_p >= 1:
-        return log_probabilities
-    ordered, tokens = log_probabilities.sort(dim=-1, descending=True)
-    before = ordered.exp().cumsum(-1) - ordered.exp()  # probability of the more probable tokens
-    cut = before >= top_p
-    cut[..., 0] = False  # the most probable one always stays
-    return log_probabilities.masked_fill(torch.zeros_like(cut).scatter(-1, tokens, cut), -torch.inf)
-
-
-def within(log_probabilities: Tensor, kept: Tensor) -> Tensor:
-    """Return the distribution [..., V] given that the next token is one of `kept` (True)."""
-    return log_probabilities.masked_fill(~kept, -torch.inf).log_softmax(-1)
 
 
 def draw(log_probabilities: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from recap.data.caption_files import filled_captions
 from recap.data.corpus import Corpus
 from recap.data.datasets.coco import check_size
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary, load_vocabulary
-from recap.decoding.beam import search
+from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.ahead import prefetch
 from recap.metrics.base import sanitize
@@ -47,8 +47,7 @@ class Candidate(NamedTuple):
 
     tokens: list[int]  # without <bos>, <eos> and padding
     score: float
-    # sum over its tokens with the end token; of diverse groups, less their search's penalty
-    log_probability: float
+    log_probability: float  # sum over its tokens with the end token
 
 
 Candidates = dict[int, list[Candidate]]  # image id -> its captions, best first
@@ -74,7 +73,7 @@ def decode_candidates(
     with closing(prefetch((ids, features.read(ids)) for ids in batches)) as reading:
         for ids, images in progress(reading, name=name, unit="batches", total=len(batches)):
             batch = DecodingBatch(len(ids), BOS, EOS, PAD, device, together=is_compiled(model))
-            beams = search(
+            beams = beam_search(
                 step, model.start(model.encode(images.to(device))), batch, settings, bad_endings
             )
             numbers = (x.tolist() for x in (beams.tokens, beams.scores, beams.log_probabilities))

@@ -31,7 +31,7 @@ from recap.core.hashing import commit, derived_seed
 from recap.core.log import log
 from recap.core.version import VERSION
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
-from recap.decoding.beam import search
+from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.models.base import build_model
 from recap.models.compiled import compile_passes, is_compiled
@@ -140,7 +140,7 @@ class Trial:
         settings = beam.model_copy(update={"max_length": self.shape.inputs.longest})
         with fixed_weights():
             state = self.model.start(self.model.encode(images))
-            return search(
+            return beam_search(
                 with_banned_tokens(self.model.step, BANNED), state, batch, settings
             ).tokens
 

@@ -1,7 +1,6 @@
-"""Rewards of single captions on token ids:
-CIDEr-D (Vedantam et al. 2015, section 3) and BLEU-4 (Papineni et al. 2002).
+"""The reward of single captions on token ids: CIDEr-D (Vedantam et al. 2015, section 3).
 
-CIDEr-D packs an n-gram into one 64-bit key (four ids of 16 bits) and finds its number and document
+It packs an n-gram into one 64-bit key (four ids of 16 bits) and finds its number and document
 frequency in a hash table; a batch of candidates is scored with about fifty array operations. The
 references of a large set are counted when their images are scored. For n = 1..4, with g(x) the
 tf-idf vector of the n-grams of x and l the caption lengths:
@@ -15,13 +14,10 @@ by their words.
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import chain
-from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +36,8 @@ from recap.data.vocabulary import (
 
 ORDERS = 4
 SIGMA = 6.0
-_TINY, _SMALL = 1e-15, 1e-9  # pycocoevalcap's smoothing of a BLEU without a match
-# So many references, as those of validation images,
-# are prepared once (1.5 KB each); more, whenever they are scored.
+# So many references, as those of validation images, are prepared once (1.5 KB each); more, whenever
+# they are scored.
 AT_ONCE = 50_000
 LARGEST = 65_534  # number that fits into a key
 Ints = NDArray[np.int64]
@@ -323,43 +318,3 @@ class CiderD:
         weight = counts * self._idf[gram]
         norms = np.sqrt(np.bincount(line, weight**2, minlength=len(lengths) * ORDERS))
         return _Vectors(line, gram, weight, norms, np.maximum(lengths - 1, 0))
-
-
-class Bleu4:
-    """Scores candidates against the references of their images by BLEU-4.
-
-    For n = 1..4, p_n = clipped matches / n-grams; BLEU-4 = (p_1 p_2 p_3 p_4)^(1/4) * min(1, exp(1 -
-    r / c)) with c the length of the candidate and r that of the reference whose length is closest.
-    """
-
-    def __init__(self, references: Mapping[int, Sequence[Sequence[int]]]) -> None:
-        self._references = references
-        self._most: dict[int, Counter[tuple[int, ...]]] = {}
-
-    def score(
-        self, images: Sequence[int], candidates: Sequence[Sequence[int]]
-    ) -> NDArray[np.float64]:
-        """Return the BLEU-4 of each candidate, [S], on the scale 0..1."""
-        return np.array(
-            [self._one(image, list(words)) for image, words in zip(images, candidates, strict=True)]
-        )
-
-    def _one(self, image: int, words: list[int]) -> float:
-        if not self._references.get(image):
-            raise MetricError(f"image {image} has no reference captions; BLEU cannot score it")
-        most = self._most.get(image)
-        if most is None:  # the maximum count of each n-gram in one reference
-            most = self._most[image] = reduce(or_, map(_grams, self._references[image]))
-        matches, total = [0] * ORDERS, [max(0, len(words) - n) for n in range(ORDERS)]
-        for gram, count in _grams(words).items():
-            matches[len(gram) - 1] += min(count, most[gram])
-        product = math.prod((m + _TINY) / (t + _SMALL) for m, t in zip(matches, total, strict=True))
-        closest = min((abs(len(r) - len(words)), len(r)) for r in self._references[image])[1]
-        ratio = (len(words) + _TINY) / (closest + _SMALL)
-        return product**0.25 * (math.exp(1 - 1 / ratio) if ratio < 1 else 1.0)
-
-
-def _grams(words: Sequence[int]) -> Counter[tuple[int, ...]]:
-    return Counter(
-        tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1)
-    )

@@ -59,7 +59,7 @@ class Past:
 
     cache: KeyValueCache  #: keys and values of all layers; layer: the number of this one
     layer: int
-    carried: Any = ()  #: what else it knows, as `TokenLayer.begin` returned it; a step replaces it
+    carried: Any = ()  #: what it returned beside the token before; at first `TokenLayer.begin`
 
 
 def extended(past: Past | None, key_value: KeyValue) -> KeyValue:
@@ -85,11 +85,9 @@ class TokenLayer(nn.Module, ABC):
         """
 
     def begin(self, like: Tensor) -> Any:
-        """Return what the layer remembers before the first token
-        of the images [B, ...], beside keys and values.
+        """Return what `forward` would have returned beside the rows before the first token.
 
-        It is made of tensors [B, C, ...] in (named) tuples, which follow their beam; () if it is
-        nothing.
+        `like` [B, ...] is of the images.
         """
         return ()
 
@@ -101,13 +99,18 @@ class TokenLayer(nn.Module, ABC):
         self_mask: Tensor | None,
         cross_mask: Any,
         past: Past | None = None,
-    ) -> Rows:
+        below: Any = (),
+    ) -> tuple[Rows, Any]:
         """Apply the layer to all tokens of captions, or, after those of `past`, to one more of
         each.
 
         `image` is what `image` returned, `cross_mask` its mask, broadcastable to [B, C, T, N];
         `self_mask` is that of the tokens, broadcastable to [B, C, T, T], or to [B, C, 1, S] of the
         cache of `past`.
+
+        The second result is what the layer remembers beside keys and values: the layer above gets
+        it as `below`, and the layer itself at the next token as `past.carried`. It is made of
+        tensors [B, C, ...] in (named) tuples, which follow their beam; () if it is nothing.
         """
 
 
@@ -139,16 +142,17 @@ class DecoderLayer(TokenLayer):
         self_mask: Tensor | None,
         cross_mask: Any,
         past: Past | None = None,
+        below: Any = (),
         **others: Any,
-    ) -> Rows:
+    ) -> tuple[Rows, Any]:
         """As `TokenLayer.forward`; `others` are what else the self-attention takes."""
         y = self.around_attention(
             x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values
         )
         y = self.around_cross(
-            y, lambda y: self.cross_attend(x.like(y), image, cross_mask, past).values
+            y, lambda y: self.cross(x.like(y), image, attn_mask=cross_mask).values
         )
-        return x.like(self.around_feed_forward(y, self.feed_forward))
+        return x.like(self.around_feed_forward(y, self.feed_forward)), ()
 
     def self_attend(
         self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any
@@ -157,10 +161,6 @@ class DecoderLayer(TokenLayer):
         return self.attention(
             x, extended(past, self.attention.key_value(x)), attn_mask=attn_mask, **others
         )
-
-    def cross_attend(self, x: Rows, image: Any, attn_mask: Any, past: Past | None) -> Rows:
-        """Attend to the image; here nothing of the past is needed."""
-        return self.cross(x, image, attn_mask=attn_mask)
 
 
 MAX_POSITIONS = 512  # maximum tokens per caption
@@ -171,7 +171,7 @@ class TransformerState(State[MemoryT]):
     """The tokens so far, and what is projected once per image."""
 
     cache: KeyValueCache = field(metadata=PER_BEAM)  #: keys and values of the tokens
-    #: what each layer remembers of them beside these, see `TokenLayer.begin`
+    #: what each layer remembers of them beside these, see `TokenLayer.forward`
     carried: tuple[Any, ...] = field(metadata=PER_BEAM)
     image: tuple[Any, ...]  #: what each layer attends to in the image
 
@@ -275,8 +275,10 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
     def _run(self, x: Rows, memory: MemoryT) -> Tensor:
         """Run the layers on all tokens -> hidden, padded or packed as these."""
         self_mask, cross_mask = self.masks(x, memory, None)
+        below: Any = ()
         for layer in self.layers:
-            x = self.run_layer(layer, x, layer.image(memory), self_mask, cross_mask)
+            image = layer.image(memory)
+            x, below = self.run_layer(layer, x, image, self_mask, cross_mask, None, below)
         return self.norm(x.values)
 
     def start(self, memory: MemoryT) -> TransformerState[MemoryT]:
@@ -299,13 +301,16 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """
         self.check_length(state.position + 1)
         cache = state.cache.extended()
-        past = [Past(cache, index, carried) for index, carried in enumerate(state.carried)]
-        # made there: no copy, no wait
-        here = torch.arange(state.position, state.position + 1, device=tokens.device)
+        here = torch.arange(
+            state.position, state.position + 1, device=tokens.device
+        )  # made there: no copy, no wait
         x = Rows(self.embed(tokens[..., None], here))  # [B, C, 1, D]
         self_mask, cross_mask = self.masks(x, state.memory, cache)
-        for layer, image, before in zip(self.layers, state.image, past, strict=True):
-            x = layer(x, image, self_mask, cross_mask, before)
-        carried = tuple(before.carried for before in past)
-        after = replace(state, position=state.position + 1, cache=cache, carried=carried)
+        carried: list[Any] = []
+        below: Any = ()
+        for index, layer in enumerate(self.layers):
+            past = Past(cache, index, state.carried[index])
+            x, below = layer(x, state.image[index], self_mask, cross_mask, past, below)
+            carried.append(below)
+        after = replace(state, position=state.position + 1, cache=cache, carried=tuple(carried))
         return self.log_probabilities(self.norm(x.values[:, :, 0])), after

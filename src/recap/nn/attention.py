@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from recap.nn.fast import Linear, fast
-from recap.nn.layers import ACTIVATIONS, Dropout
+from recap.nn.layers import Dropout
 from recap.nn.rows import MASKED_SCORE, Rows, fold, fold_keys, fold_mask, is_causal, unfold
 
 # each [B, C or 1, H, N, K]; C is 1 where the captions of an image share them
@@ -200,17 +200,14 @@ class MultiHeadAttention(DotProductAttention):
 
 
 class AdditiveAttention(Attention):
-    """Additive attention (Xu et al. 2015):
-    a_i = w^T s(W_k k_i + W_q Q), softmax over i; only W_k has a bias.
+    """Additive attention (Xu et al. 2015): a_i = w^T tanh(W_k k_i + W_q Q), softmax over i; only
+    W_k has a bias.
 
-    It has one head and no axis for it; s is tanh (paper) or relu.
+    It has one head and no axis for it.
     """
 
-    def __init__(
-        self, *, d_query: int, d_source: int, d_hidden: int, activation: str = "tanh"
-    ) -> None:
+    def __init__(self, *, d_query: int, d_source: int, d_hidden: int) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[activation]()
         self.key = Linear(d_source, d_hidden)
         self.query = Linear(d_query, d_hidden, bias=False)
         self.score = nn.Linear(d_hidden, 1, bias=False)
@@ -228,8 +225,8 @@ class AdditiveAttention(Attention):
         """
         k, v = key_value
         q = query.map(self.query).padded()
-        # [B, C, T, N]
-        scores = self.score(self.activation(k[..., None, :, :] + q[..., None, :]))[..., 0]
+        hidden = torch.tanh(k[..., None, :, :] + q[..., None, :])
+        scores = self.score(hidden)[..., 0]  # [B, C, T, N]
         if attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, MASKED_SCORE)
         weights = self.weights(scores.softmax(-1))

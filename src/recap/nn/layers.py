@@ -109,9 +109,16 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """[..., D] -> [..., D]."""
-        if self.pre:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+        return self.after(x, sublayer(self.before(x)))
+
+    def before(self, x: Tensor) -> Tensor:
+        """Return what f reads, [..., D]."""
+        return self.norm(x) if self.pre else x
+
+    def after(self, x: Tensor, y: Tensor) -> Tensor:
+        """Add f's output y, [..., D] -> [..., D]."""
+        added = x + self.dropout(y)
+        return added if self.pre else self.norm(added)
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:

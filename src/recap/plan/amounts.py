@@ -20,6 +20,17 @@ from recap.settings.recipes import warn_of_short_training
 
 Work = Literal["xe", "scst", "decode"]
 _LONGEST = 1.5  # of a batch's captions, as a multiple of the mean
+# Keys of a stage, and of a search, that change how much a step computes.
+_OF_STEPS = {
+    "samples",
+    "sampling",
+    "baseline",
+    "dropout",
+    "cross_entropy",
+    "weight_average",
+    "precision",
+}
+_OF_SEARCHES = {"beam", "rules", "length_penalty"}
 
 
 class UnknownSize(ConfigError):

@@ -28,7 +28,7 @@ from recap.plan.run import (
     series_of,
     unique_labels,
 )
-from recap.plan.scale_text import Pair, Scaled, sentence, short_sentence
+from recap.plan.scale_text import Scaled, sentence, sentences
 from recap.plan.scaling import (
     NamedScale,
     PlannedRow,
@@ -179,15 +179,14 @@ class RunPlan:
                 and not isinstance(self.get("datasets", str(test)), PicturesAlone)
             ):
                 server = None  # the scale has other data than the server's
-        rows, pairs = [], []
+        rows, datasets = [], []
         for row in run:
             planned, as_file = scaler.row(row), as_is.row(row)
             with asked_for_by(f"row {row.id!r} of table {table_id!r}"):
                 self._load_row(planned)
-                pairs.append(Pair(self._compared(as_file), self._compared(planned)))
-                as_printed = (
-                    planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
-                )
+                datasets.append((as_file.dataset, planned.dataset))
+                same = self._compared(as_file) == self._compared(planned)
+                as_printed = planned.dataset == file.printed_on and same
                 rows.append(self._row(row, planned, as_printed))
                 if server and row.id not in server.not_sent:
                     dataset, features = scaler.test_pictures(row, server)
@@ -204,16 +203,16 @@ class RunPlan:
             self.source_of_seeds[table_id] = f"profile {self.profile.name!r}"
         faithful = all(row.as_printed for row in rows)
         scaled = self._scaled[table_id] = Scaled(
-            file, [layer.note for _, layer in scaler.layers], pairs, faithful
+            file, [layer.note for _, layer in scaler.layers], datasets, faithful
         )
-        own_images = all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs)
+        own_images = all(before == after for before, after in datasets)
         self.tables[table_id] = Table(
             **{
                 key: getattr(file, key)
                 for key in ("title", "printed_on", "doubts", "columns", "baseline")
             },
             scale=self.scale_text([table_id]),
-            short_scale=short_sentence(scaled, scale=self.scale.settings, titles=self._titles),
+            short_scale=sentence([scaled], scale=self.scale.settings, titles=self._titles),
             image_ids=file.image_ids if own_images else [],
             image_captions=file.image_captions if own_images else [],
             quoted=[*quoted, *also_quoted],
@@ -230,11 +229,9 @@ class RunPlan:
             )
 
     def scale_text(self, table_ids: Sequence[str]) -> str:
-        """Return the sentence about what was replaced in any row
-        of the tables, with source and runs of the first."""
+        """Return the scale of tables, with the notes and the source of the first."""
         tables = [self._scaled[table_id] for table_id in table_ids]
-        seeds = len(self.seeds[table_ids[0]])
-        return sentence(tables, scale=self.scale.settings, titles=self._titles, seeds=seeds)
+        return sentences(tables, scale=self.scale.settings, titles=self._titles)
 
     def _load_row(self, planned: PlannedRow) -> None:
         """Load and check everything that a row names.
@@ -306,17 +303,16 @@ class RunPlan:
                 )
         return [Selection(**each) for each in selections]
 
-    def _compared(self, row: PlannedRow) -> dict[str, Any]:
-        """Return the settings of a row, for the sentence about what was replaced."""
-        model = self._load_variant(row.model)
-        return {
-            "dataset": (row.dataset,),
-            "subset": self.get("subsets", row.subset),
-            "features": row.features,
-            "model": (model.kind, model.model_dump(exclude={"kind"})),
-            "recipe": self._load_variant(row.recipe),
-            "stage": row.stage,
-        }
+    def _compared(self, row: PlannedRow) -> tuple[Any, ...]:
+        """Return the settings of a row."""
+        return (
+            row.dataset,
+            self.get("subsets", row.subset),
+            row.features,
+            self._load_variant(row.model),
+            self._load_variant(row.recipe),
+            row.stage,
+        )
 
     def feature_names(self, part: str) -> tuple[str, ...]:
         """Return the names of the features behind a part of a path."""

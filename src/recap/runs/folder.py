@@ -30,7 +30,7 @@ from recap.settings.params import read_mapping, validate
 
 CONFIG, WEIGHTS = "config.yaml", "model.safetensors"
 # Keys of an execution that say nothing of how one training was computed.
-NOT_OF_A_TRAINING = {"device", "extraction_parts", "trainings_per_gpu", "keep_state"}
+NOT_OF_A_TRAINING = {"device", "nodes", "extraction_parts", "trainings_per_gpu"}
 # the only key: safetensors writes several in an order that changes from run to run
 DIGEST = "tensors_sha256"
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BOXES = "boxes"
-USABLE = 0.8  # fraction of a GPU's free memory that features may take; the rest is the training's
-CHUNK = 256  # images that are copied to a GPU at a time
 WEIGHTS = "model.safetensors"  # the file of a model on the hub
 
 
@@ -90,10 +88,6 @@ class FeatureSources:
                     "model"
                 )
 
-    def rows(self, image_ids: Sequence[int]) -> dict[str, np.ndarray]:
-        """Return how many vectors each image has, int64 [B], of every stream that is read."""
-        return {name: self._store_of[name].rows(image_ids, name) for name in self._streams}
-
     def require(self, image_ids: Sequence[int]) -> None:
         """Check that all of these images have features."""
         for store in self.stores:
@@ -134,68 +128,6 @@ def joint_maker(stores: Sequence[FeatureStore]) -> str:
     """Return a hash of what made several stores, whichever images they hold."""
     makers = [store.made_by() for store in stores]
     return makers[0] if len(makers) == 1 else value_hash(makers)
-
-
-class GpuFeatures:
-    """The features of some images, read once from sources, as float32 on a GPU."""
-
-    def __init__(
-        self, sources: FeatureSources, image_ids: Sequence[int], device: torch.device
-    ) -> None:
-        rows = sources.rows(image_ids)
-        needed = sum(int(counts.sum()) * sources.sizes[name] * 4 for name, counts in rows.items())
-        free = torch.cuda.mem_get_info(device)[0]
-        if needed > USABLE * free:
-            room = (
-                f"{needed / 2**30:.1f} GiB do not stay on {device}, which has {free / 2**30:.1f} "
-                "GiB free"
-            )
-            raise FeatureError(f"{sources.stores[0].path}: {room}; set features_in_memory: false")
-        self._device = device
-        self._index = {image: index for index, image in enumerate(image_ids)}
-        # Where an image's vectors are stays on the CPU, which reads it for each batch.
-        self._counts = {name: torch.from_numpy(counts) for name, counts in rows.items()}
-        self._starts = {name: counts.cumsum(0) - counts for name, counts in self._counts.items()}
-        # values [rows, F], boxes [rows, 4]
-        self._vectors: dict[str, dict[str, Tensor]] = {name: {} for name in rows}
-        self._sizes: dict[str, Tensor] = {}  # [images, 2]
-        for first in range(0, len(image_ids), CHUNK):
-            for name, stream in sources.read(image_ids[first : first + CHUNK]).streams.items():
-                start, total = int(self._starts[name][first]), int(rows[name].sum())
-                for part, batch in (("values", stream.values), ("boxes", stream.boxes)):
-                    if batch is None:
-                        continue
-                    if part not in self._vectors[name]:
-                        self._vectors[name][part] = torch.empty(
-                            total, batch.shape[-1], device=device
-                        )
-                    vectors = batch[stream.mask]
-                    self._vectors[name][part][start : start + len(vectors)] = vectors.to(device)
-                if stream.sizes is not None:
-                    sizes = self._sizes.setdefault(
-                        name, torch.empty(len(image_ids), 2, device=device)
-                    )
-                    sizes[first : first + CHUNK] = stream.sizes.to(device)
-
-    def read(self, image_ids: Sequence[int]) -> Images:
-        """Return images as `FeatureSources.read` does, on the GPU."""
-        index = torch.tensor([self._index[image] for image in image_ids])
-        streams = {}
-        for name, vectors in self._vectors.items():
-            starts, counts = self._starts[name][index], self._counts[name][index]
-            positions = torch.arange(int(counts.max()))
-            mask = positions < counts[:, None]  # [B, N]
-            rows = (starts[:, None] + positions).where(mask, 0).to(self._device).flatten()
-            mask = mask.to(self._device)
-            batch = {
-                part: values.index_select(0, rows)
-                .view(*mask.shape, -1)
-                .masked_fill_(~mask[..., None], 0.0)
-                for part, values in vectors.items()
-            }
-            sizes = self._sizes[name][index.to(self._device)] if name in self._sizes else None
-            streams[name] = Stream(batch["values"], mask, batch.get("boxes"), sizes)
-        return Images(streams)
 
 
 def check_vectors(model: ModelConfig, store: Path) -> None:

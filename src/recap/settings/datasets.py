@@ -366,17 +366,13 @@ class IuXrayDataset(PublishedDataset):
         description="NLMCXR_png.tgz, or folders, zips or tgz's; relative to `inputs`"
     )
     annotations: OutsideFile | None = Field(
-        None, description="annotation of Chen et al. with their split; or draw one"
+        None, description="annotation of Chen et al. with their split; or one is drawn, 7 : 1 : 2"
     )
     projections: OutsideFile | None = Field(
         None, description="indiana_projections.csv: frontal and lateral views"
     )
-    split_seed: int = Field(0, description="seed of a split that is drawn, 7 : 1 : 2")
     views: PositiveInt = Field(
         2, description="pictures per study, where the split is drawn; fewer: left out"
-    )
-    max_missing: int = Field(
-        10, ge=0, description="studies that may be left out because a picture is missing"
     )
     max_words: PositiveInt | None = neutral(
         None, description="words of a report that a model learns, for byte pairs"

@@ -127,14 +127,12 @@ class Scale(Replacements):
 
 
 class Titles(Strict):
-    """What sentences and legends call data sets, features and others.
+    """What sentences call data sets, and what legends add to labels.
 
     Those that are not listed go by their id.
     """
 
     datasets: dict[str, str] = Field({}, description="data set -> noun phrase")
-    features: dict[str, str] = Field({}, description="features -> noun phrase")
-    weights: dict[str, str] = Field({}, description="`weights` of a model -> noun phrase")
     short: dict[str, str] = Field(
         {},
         description=(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from recap.core.log import log
-from recap.settings.base import Precision, Strict, neutral, refuse, together
+from recap.settings.base import Precision, Strict, neutral, refuse
 from recap.settings.kinds import OneOf
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.models import Model
@@ -40,17 +40,11 @@ class Execution(Strict):
     trainings_per_gpu: PositiveInt = Field(
         1, description="jobs of a workflow that share a GPU; not of a cluster's"
     )
-    features_in_memory: bool = Field(
-        False, description="training features on the GPU; refused if they do not fit"
-    )
     checkpoint_minutes: PositiveFloat = Field(
         5.0, description="full state is saved at least this often"
     )
     extraction_parts: PositiveInt = Field(
         1, description="of each feature store; every part is a job with its own GPU"
-    )
-    keep_state: bool = Field(
-        False, description="refuse to start over beside a state of other settings or inputs"
     )
 
     def over(self, defaults: Execution) -> Execution:
@@ -196,21 +190,13 @@ class DecodingRules(Strict):
     no_immediate_repeat: bool = Field(False, description="no word follows itself")
     bad_endings: tuple[str, ...] = Field((), description="words a caption may not end on")
 
-    groups: PositiveInt = Field(
-        1, description="diverse beam search: groups into which the beams are divided"
-    )
-    diversity: float = Field(
-        0.5, gt=0, description="groups: cost of a word that an earlier group says at its place"
-    )
-
     @property
     def text(self) -> str:
         """The rules in a word for signatures, empty where there are none."""
-        groups = [f"groups{self.groups}x{self.diversity:g}"] if self.groups > 1 else []
         repeat = ["repeat"] if self.no_immediate_repeat else []
         ngram = [f"ngram{self.no_repeated_ngram}"] if self.no_repeated_ngram else []
         endings = [f"endings({','.join(sorted(self.bad_endings))})"] if self.bad_endings else []
-        return "+".join([*ngram, *repeat, *endings, *groups])
+        return "+".join([*ngram, *repeat, *endings])
 
 
 class DecodingSettings(Strict):
@@ -239,14 +225,6 @@ class DecodingSettings(Strict):
     )
     batch_size: PositiveInt = 50
 
-    _groups_fit = refuse(
-        lambda search: search.beam % search.rules.groups,
-        "a beam of {beam} cannot be divided into {rules.groups} groups",
-    )
-    _one_group_is_set_aside = refuse(
-        lambda search: search.finished == "set_aside" and search.rules.groups > 1,
-        "finished: set_aside goes with one group of beams; leave rules.groups out",
-    )
     _so_many_are_there = refuse(
         lambda search: search.n_best > search.beam,
         "a beam of {beam} has no {n_best} best captions; widen it or lower n_best",
@@ -371,16 +349,11 @@ class SelfCritical(Stage):
 
     sampling: Literal["multinomial", "beam"] = "multinomial"
     samples: int = Field(5, ge=2, description="captions drawn per image")
-    top_p: float = Field(
-        1.0, gt=0, le=1, description="multinomial: draws are from the likeliest words of this share"
-    )
     baseline: Literal["mean_of_others", "mean", "greedy", "mean_of_beam"] = Field(
         "mean_of_others",
         description="mean: of all captions of the image, the own one among them; "
         "mean_of_beam: of as many captions as samples, found by beam search",
     )
-    cider_d: float = Field(1.0, ge=0, description="weight of CIDEr-D in the reward")
-    bleu4: float = Field(0.0, ge=0, description="weight of the caption's BLEU-4 in the reward")
     document: Literal["image", "caption"] = Field(
         "image", description="what n-grams' document frequencies count"
     )
@@ -405,12 +378,6 @@ class SelfCritical(Stage):
             "encode images and score captions under the model's dropout, much as released code "
             "does; captions are drawn from the images so encoded without more of it"
         ),
-    )
-
-    _drawn_from_a_share = together("top_p", when=("sampling", "multinomial"), needed=False)
-    _rewarded = refuse(
-        lambda stage: stage.cider_d + stage.bleu4 == 0,
-        "the reward has no part: give cider_d or bleu4 a weight above 0",
     )
 
 

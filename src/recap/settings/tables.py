@@ -276,9 +276,6 @@ class _Table(Strict):
     image_captions: list[str] = neutral(
         [], description="references of such images without known ids, in any capitals"
     )
-    quoted_at_scales: bool = neutral(
-        False, description="one-line tables show rows that are not run at scales, too"
-    )
     printed_on: str | None = neutral(
         None,
         description=(

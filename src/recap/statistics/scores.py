@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import FiniteFloat
+from pydantic import BeforeValidator, FiniteFloat
 
 from recap.core.checksums import check
 from recap.core.documents import read_json
@@ -37,6 +37,18 @@ class _Captioned:
     caption: str
 
 
+def _with_one_group(decoding: Any) -> Any:
+    """Leave out the keys of diverse groups, which records of earlier searches have."""
+    # Published runs were all searched with one group; another number stays, and is refused.
+    if not isinstance(decoding, dict) or not isinstance(decoding.get("rules"), dict):
+        return decoding
+    rules = dict(decoding["rules"])
+    if rules.get("groups") == 1:
+        del rules["groups"]
+        rules.pop("diversity", None)
+    return {**decoding, "rules": rules}
+
+
 @dataclass(frozen=True)
 class Metrics:
     """``metrics.json`` of a run: corpus scores, signature, and why a metric has none."""
@@ -44,7 +56,7 @@ class Metrics:
     scores: dict[str, FiniteFloat | None]
     signature: str
     split: str
-    decoding: DecodingSettings | OutsideCaptions
+    decoding: Annotated[DecodingSettings | OutsideCaptions, BeforeValidator(_with_one_group)]
     not_run: dict[str, str] = field(default_factory=dict)
 
 

@@ -56,7 +56,7 @@ def markdown_table(table: TextTable, level: int = 1) -> str:
 
 
 def latex_table(table: TextTable, name: str) -> str:
-    """Return a table as LaTeX: in the style `paper` as narrow as a column of two where it fits."""
+    """Return a table as LaTeX: in the style `paper` in a column of two if it has few numbers."""
     layouts = [_latex_layout(each) for each in (table, table.more) if each]
     label = "".join(char if char.isalnum() else "-" for char in name) + (
         "-paper" if table.style == "paper" else ""
@@ -151,23 +151,11 @@ _MARKS = (
 )
 _ACCENTS = {pair[0]: pair[1] for pair in _MARKS.split()}
 
-# points: the narrowest column of two in use, and its page (ACL; CVPR 237, 497)
-_COLUMN = 219.0
-_PAGE_WIDTH = 455.0
-# of numbers; spreads and printed numbers are three quarters as large
-_SIZES = (8.0, 7.5, 7.0, 6.5, 6.0)
-_GAP, _WIDE_GAP = 4.0, 9.0  # between two columns: at least, and where there is room
-# Widths in Times, in thousandths of the size;
-# other characters are as wide as a lower-case letter on average.
-_WIDTHS = {
-    **dict.fromkeys("ijltfrI .,:;'|[]/-", 290),
-    **dict.fromkeys("mwMW%@", 790),
-    **dict.fromkeys("()", 360),
-}
-_WIDTHS |= {"±": 580, "+": 560, "†": 560}
-_LABEL = 60  # characters of a label; a longer one is set in several lines
-# points of the lowest page of the venues whose styles are tried, in an article of 11 points
-_PAGE_HEIGHT = 640
+_LONG = 60  # characters of a label; a longer one is set in several lines
+_ROWS = (
+    50  # lines of a part of a long table, with caption and notes: fewer than a page of two columns
+)
+_CHARACTERS = 100  # of a line of a caption or note
 
 
 def latex_text(text: str) -> str:
@@ -196,74 +184,40 @@ def _latex_char(char: str) -> str:
 
 
 def _latex_layout(table: TextTable) -> dict[str, Any]:
-    """Return what the template needs beside a table: environment, sizes, cells' parts, floats."""
-    in_column = [("table", _COLUMN, size) for size in _SIZES[:3]] if table.style == "paper" else []
-    choices = [*in_column, *(("table*", _PAGE_WIDTH, size) for size in _SIZES)]
-    environment, width, size = next(
-        (each for each in choices if width_of(table, each[2]) <= each[1]), choices[-1]
-    )
-    # Room that is left goes between the columns; a twentieth stays, as widths are rough.
-    room = max(0.0, 0.95 * width - width_of(table, size))
+    """Return what the template needs beside a table: environment, parts of a cell, and floats."""
     cells = [cell for line in table.lines for cell in line.cells]
+    printed = any(cell.printed for cell in cells)
+    numbers = len(table.columns) * (1 + printed)  # in a line, without spreads
     return {
         "table": table,
-        "environment": environment,
-        "size": size,
-        "gap": min(_WIDE_GAP, _GAP + room / len(table.columns)),
-        "beside": any(cell.sd or cell.dagger or cell.printed or cell.note for cell in cells),
-        "printed": any(cell.printed for cell in cells),
-        "wide_labels": max(len(line.label) for line in table.lines) > _LABEL,
-        "floats": _floats(table, size),
+        "environment": "table" if table.style == "paper" and numbers <= 5 else "table*",
+        "gap": 4 if numbers <= 12 else 2,
+        "beside": printed or any(cell.sd or cell.dagger or cell.note for cell in cells),
+        "printed": printed,
+        "wide_labels": max(len(line.label) for line in table.lines) > _LONG,
+        "floats": _floats(table),
     }
 
 
-def width_of(table: TextTable, size: float) -> float:
-    """Return about how many points wide the lines are, in Times of a size."""
-    labels = [
-        _text_width(line.label, size) + _text_width(table.marks(*line.notes), 0.7 * size)
-        for line in table.lines
-    ]
-    total = min(max(labels), _PAGE_WIDTH / 2)
-    for index, (short, _) in enumerate(table.columns):
-        cells = [line.cells[index] for line in table.lines]
-        means = max(_text_width(cell.text, size) for cell in cells)
-        texts = [
-            f"±{cell.sd}" * bool(cell.sd)
-            + "†" * cell.dagger
-            + f" ({cell.printed})" * bool(cell.printed)
-            for cell in cells
-        ]
-        beside = max(_text_width(text, 0.75 * size) for text in texts)
-        total += _GAP + max(means + beside, *(_text_width(word, size) for word in short.split()))
-    return total
-
-
-def _text_width(text: str, size: float) -> float:
-    widths = (
-        _WIDTHS.get(char, 500 if char.isdigit() else 680 if char.isupper() else 470)
-        for char in text
-    )
-    return sum(widths) * size / 1000
-
-
-def _floats(table: TextTable, size: float) -> list[list[Block | str]]:
+def _floats(table: TextTable) -> list[list[Block | str]]:
     """Return blocks and notes of each float: one that is taller than a page would lose its end."""
-    head = " ".join([table.title, table.scale, *table.legend])
-    room = _PAGE_HEIGHT - 50 - 13.6 * (1 + len(head) // 80)
-    parts: list[tuple[Block | str, float]] = []
+    parts: list[tuple[Block | str, int]] = []
     for block in table.blocks:
-        head_lines = bool(block.label) + len(block.label) // 100
-        lines = head_lines + sum(1 + len(line.label) // _LABEL for line in block.lines)
-        parts.append((block, 5 + 1.25 * size * lines))
+        rows = 1 if block.label else 0
+        for line in block.lines:
+            rows += 1 + len(line.label) // _LONG
+        parts.append((block, rows))
     for text in (*table.sentences, *(f"Signature: {text}" for text in table.signatures)):
-        parts.append((text, 9.8 * (1 + len(text) // 105)))
-    floats, used = [list[Block | str]()], 0.0
-    for part, height in parts:
-        if used and used + height > room:
+        parts.append((text, 1 + len(text) // _CHARACTERS))
+    caption = 1 + len(" ".join([table.title, table.scale, *table.legend])) // _CHARACTERS
+    floats: list[list[Block | str]] = [[]]
+    used = caption
+    for part, rows in parts:
+        if floats[-1] and used + rows > _ROWS:
             floats.append([])
-            used = 0.0
+            used = 1
         floats[-1].append(part)
-        used += height
+        used += rows
     return floats
 
 

@@ -54,7 +54,7 @@ def paper_table(frame: Frame) -> TextTable:
     """Return one line for each row: ours with its spread, and the printed number beside it.
 
     Rows of which only the paper's numbers are shown stand in a part of their own. At another scale
-    than the print's they are left out, unless the table sets `quoted_at_scales`.
+    than the print's they are left out.
     """
     settings = frame.table
     names = [(_short_name(column), heading(column)) for column in settings.columns]
@@ -62,7 +62,7 @@ def paper_table(frame: Frame) -> TextTable:
     quoted = [row for row in frame.rows if row["part"] in PRINTED]
     ours = Block(OWN_PART, [_paper_line(row) for row in frame.rows if row["part"] not in PRINTED])
     table.legend = notes.legend(frame, beside=True)
-    if quoted and settings.short_scale and not settings.quoted_at_scales:
+    if quoted and settings.short_scale:
         table.legend.append(
             f"Rows that the paper prints and that were not run ({len(quoted)}) are in the full "
             "table."

@@ -167,7 +167,6 @@ class Training:
     name: str
     metric: Metric = CIDER_D
     checkpoint_minutes: float = 5.0
-    keep_state: bool = False
     # the weights that the stage begins with are a candidate for the best, as those of an epoch
     trained: bool = False
 
@@ -346,8 +345,7 @@ class Training:
         """Continue from the state that this very training left,
         or one that had fewer epochs where these do not matter.
 
-        The state of another training is set aside with its best weights, or refused if `keep_state`
-        says so.
+        The state of another training is set aside with its best weights.
         """
         saved = load_state(self.state)
         if saved is None:
@@ -356,11 +354,6 @@ class Training:
             saved["identity"], self.identity
         ):
             path, reason = self.state / STATE, listed(differences(saved["identity"], self.identity))
-            if self.keep_state:
-                raise TrainingError(
-                    f"{path}: the state of another training ({reason}), and keep_state refuses to "
-                    "start over; undo what differs, or move the folder away"
-                )
             self.group.barrier()  # until all processes have read it
             if self.group.is_main:
                 for name in (BEST, STATE):

@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy
 from recap.core.errors import ConfigError, TrainingError
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
 from recap.decoding.beam import beam_search
-from recap.decoding.sampling import draw, nucleus, sample, within
+from recap.decoding.sampling import draw, sample
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
-from recap.metrics.rewards import Bleu4, CiderD, DocumentFrequencies, caption_units
+from recap.metrics.rewards import CiderD, DocumentFrequencies, caption_units
 from recap.models.base import Captioner
 from recap.models.compiled import is_compiled
 from recap.models.state import Memory
@@ -204,10 +204,7 @@ class SelfCriticalObjective:
         )
         ended = captions.ended(EOS) if stage.reward_end_token else captions
         frequencies = DocumentFrequencies.of(ended, document=stage.document)
-        self.scorers: list[tuple[float, CiderD | Bleu4]] = [
-            (stage.cider_d, CiderD(ended, frequencies=frequencies))
-        ]
-        self.scorers += [(stage.bleu4, Bleu4(ended))] if stage.bleu4 else []
+        self.scorer = CiderD(ended, frequencies=frequencies)
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
@@ -276,7 +273,6 @@ class SelfCriticalObjective:
                 self.batch(memory),
                 max_length=self.max_length,
                 samples=samples,
-                top_p=self.stage.top_p,
                 greedy=greedy,
             )
             tokens, best = both[:, :samples], both[:, samples:] if greedy else None
@@ -302,10 +298,7 @@ class SelfCriticalObjective:
         )
         captions = list(map(self.units, rows))
         owners = [image for image in image_ids for _ in range(tokens.shape[1])]
-        parts = [
-            weight * scorer.score(owners, captions) for weight, scorer in self.scorers if weight
-        ]
-        rewards = torch.from_numpy(sum(parts[1:], parts[0]))
+        rewards = torch.from_numpy(self.scorer.score(owners, captions))
         lost = (~torch.isfinite(rewards)).nonzero()
         if len(lost):
             raise TrainingError(f"the reward of image {owners[int(lost[0])]} is NaN or infinite")
@@ -317,11 +310,4 @@ class SelfCriticalObjective:
         start = torch.full_like(sampled[..., :1], BOS)
         inputs = torch.cat([start, sampled[..., :-1]], -1)
         hidden = self.model.decode_words(inputs, index, memory)
-        allowed = ban_tokens(self.model.logits(hidden).float(), BANNED)  # [R, V]
-        if self.stage.top_p < 1:  # the policy is the nucleus
-            chosen = index.pack(sampled)[:, None]
-            allowed = within(
-                allowed,
-                nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, chosen, True),
-            )
-        return allowed
+        return ban_tokens(self.model.logits(hidden).float(), BANNED)

@@ -29,7 +29,6 @@ from recap.plan.source import TRAINING, job_code
 from recap.runs.folder import check_inputs, load_weights, write_run
 from recap.runs.inputs import (
     FeatureSources,
-    GpuFeatures,
     ReadsImages,
     check_vectors,
     pretrained_file,
@@ -147,13 +146,12 @@ def train(  # noqa: C901
                     "xe.truncate_to_words: looks at the whole batch; train with one process"
                 )
             objective = CrossEntropyObjective(model, stage, words)
-        resident = on_gpu and execution.features_in_memory
         batches = CaptionBatches(
-            features=GpuFeatures(sources, list(captions), group.device) if resident else sources,
+            features=sources,
             captions=captions,
             images_per_batch=stage.images_per_batch,
             seed=spec.seed,
-            pin=on_gpu and not resident,
+            pin=on_gpu,
         )
 
         # All that the weights depend on. Whoever started torchrun by hand may have asked for other
@@ -190,7 +188,6 @@ def train(  # noqa: C901
             identity={"settings": settings, "inputs": hashes, "source": source},
             name=name,
             checkpoint_minutes=execution.checkpoint_minutes,
-            keep_state=execution.keep_state,
             trained=init is not None,
         )
         counters = training.run()

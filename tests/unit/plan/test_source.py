@@ -156,7 +156,7 @@ def test_what_is_left_out_is_not_followed():
     places = reached([TRAINING], without=["recap.training.objectives"])
     assert "recap.training.loop" in {module for module, _ in places}
     assert "recap.training.objectives" not in {module for module, _ in places}
-    assert ("recap.metrics.rewards", "Bleu4") not in places
+    assert ("recap.decoding.sampling", "sample") not in places
 
 
 def test_a_model_is_followed_only_where_it_is_named():

@@ -18,7 +18,8 @@ from helpers.report_results import ReportFolder, write_claim
 from helpers.tiny_workspace import ROOT
 from recap.cli import main
 from recap.core import checksums
-from recap.core.errors import DataError, RecapError
+from recap.core.documents import parse_json
+from recap.core.errors import DamagedFile, DataError, RecapError
 from recap.data.corpus import Corpus
 from recap.metrics.scores import evaluate_captions
 from recap.plan.jobs import run_spec
@@ -38,6 +39,7 @@ from recap.report.published import (
     scores_hash,
 )
 from recap.settings.recipes import DecodingSettings
+from recap.statistics.scores import Metrics
 
 pytestmark = pytest.mark.seconds
 
@@ -365,6 +367,18 @@ def test_a_damaged_file_is_refused(damage, profile):
 def test_all_published_runs_are_small_and_hold_what_was_published():
     assert sum(file.stat().st_size for file in PAGES.glob("published/**/*.gz")) < MOST
     assert not [sentence for file in published_runs(PAGES) for sentence in changed_means(file)]
+
+
+def test_a_search_of_one_group_of_beams_is_read_and_one_of_several_is_refused():
+    values = {"scores": {}, "signature": "", "split": "test"}
+    for groups in (1, 2):
+        values["decoding"] = {"beam": 4, "rules": {"groups": groups, "diversity": 0.5}}
+        content = json.dumps(values).encode()
+        if groups == 1:
+            assert parse_json(content, "metrics.json", Metrics).decoding.beam == 4
+        else:
+            with refused(DamagedFile, "metrics.json", "groups"):
+                parse_json(content, "metrics.json", Metrics)
 
 
 def test_published_files_are_those_of_runs_alone():

@@ -3,13 +3,11 @@
 import pytest
 import torch
 
-from helpers.counting_device import DEVICE, CountingDevice
 from helpers.feature_stores import SIZE, write_store
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.models.images import InputSpec
-from recap.runs import inputs
-from recap.runs.inputs import FeatureSources, GpuFeatures
+from recap.runs.inputs import FeatureSources
 
 IDS = [3, 8, 11, 20]
 CPU = torch.device("cpu")
@@ -109,40 +107,3 @@ def test_the_hash_of_images_covers_all_stores_and_no_image_beside_them(paths, tm
     )
     assert one.made_by == one.stores[0].made_by() == grown.made_by
     assert one.made_by != together.made_by
-
-
-@pytest.fixture
-def gpu_memory(monkeypatch):
-    """Let every device have a GPU's memory: 16 GiB, all of it free."""
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**34, 2**34))
-
-
-@pytest.mark.parametrize("wanted", [[8], [3, 20, 3], [20, 3, 11, 8]])
-def test_features_on_a_gpu_read_every_stream_as_the_sources_do(
-    paths, wanted, gpu_memory, monkeypatch
-):
-    monkeypatch.setattr(inputs, "CHUNK", 3)
-    sources = both(paths)
-    images, expected = GpuFeatures(sources, [20, 3, 11, 8], CPU).read(wanted), sources.read(wanted)
-    assert list(images.streams) == list(expected.streams)
-    for name, stream in expected.streams.items():
-        for part in ("values", "mask", "boxes", "sizes"):
-            assert torch.equal(getattr(images[name], part), getattr(stream, part)), (name, part)
-
-
-def test_a_gpu_is_not_waited_for(paths, gpu_memory):
-    features = GpuFeatures(both(paths), IDS, DEVICE)
-    with CountingDevice(real=0) as device:
-        images = features.read([20, 3]).main
-    assert images.values.device == images.mask.device == DEVICE
-    assert not device.waits
-
-
-def test_features_that_do_not_fit_on_the_gpu_and_unknown_images_are_refused(
-    paths, gpu_memory, monkeypatch
-):
-    with refused(FeatureError, "image id 77"):
-        GpuFeatures(both(paths), [3, 77], CPU)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10, 2**34))
-    with refused(FeatureError, "features_in_memory"):
-        GpuFeatures(both(paths), IDS, CPU)

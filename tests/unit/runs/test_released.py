@@ -23,7 +23,7 @@ RELEASED = {"layer_norm": "unbiased"}
 MODELS = {
     "xlan": {"d_model": 16, "heads": 2, "d_joint": 4, "encoder_layers": 2, "activation": "relu"},
     "x_transformer": {**SMALL, "heads": 2, "d_joint": 4, "max_vectors": 3, "alpha": 1.2},
-    "up_down": {"d_model": 16, "d_word": 8, "d_attention": 6, "attention_activation": "tanh"},
+    "up_down": {"d_model": 16, "d_word": 8, "d_attention": 6},
     "aoanet": {"d_model": 16, "heads": 4, "refiner_layers": 2},
     "transformer": {**SMALL, "heads": 4, **RELEASED},
     "zodiac": {**SMALL, "heads": 4, **RELEASED, "rap_scope": "as_released", "gate": "tanh"},
@@ -244,9 +244,9 @@ def test_what_does_not_fit_is_refused_in_one_sentence(up_down, capsys):
     assert "the option MODEL.TYPE is 'XLAN' in the release's configuration" in refusal(
         up_down, capsys
     )
-    config.write_text("MODEL: {TYPE: UpDown, ATT_ACT: SOFTPLUS}")
-    assert "attention_activation" in refusal(up_down, capsys)
     config.write_text("MODEL: {TYPE: UpDown}")
+    assert "the option MODEL.ATT_ACT is 'RELU'" in refusal(up_down, capsys)
+    config.write_text("MODEL: {TYPE: UpDown, ATT_ACT: TANH}")
     left = {name: value for name, value in up_down.official.items() if name != "att.Wah.weight"}
     torch.save(left, up_down.checkpoint)
     assert "is no released checkpoint of kind 'up_down'" in refusal(up_down, capsys)

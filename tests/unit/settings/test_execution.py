@@ -9,9 +9,11 @@ from recap.settings import Execution, ExecutionFile
 
 
 def test_the_profile_counts_before_the_recipe_and_the_recipe_before_the_defaults():
-    recipe = Execution(threads=4, features_in_memory=True)
-    profile = Execution(threads=1, device="cpu")
-    assert profile.over(recipe) == Execution(threads=1, device="cpu", features_in_memory=True)
+    recipe, profile = (
+        Execution(threads=4, tf32=False),
+        Execution(threads=1, device="cpu"),
+    )
+    assert profile.over(recipe) == Execution(threads=1, device="cpu", tf32=False)
     assert Execution().over(recipe) == recipe
     assert ExecutionFile(labels={"a": "A"}).model_dump() == Execution().model_dump()
 

@@ -66,7 +66,6 @@ COCO = {
     "test_list": "t",
 }
 STAGE = {"epochs": 1, "learning_rate": 1}
-SAMPLED = {"xe": STAGE, "scst": {**STAGE, "sampling": "multinomial", "top_p": 0.5}}
 ROW = {"id": "a", "label": "A", "dataset": "d", "features": "f", "model": "m", "recipe": "r"}
 TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
 
@@ -80,7 +79,6 @@ TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
         ("profile", PROFILE, {"tables": "a,b"}, ["'tables=[a,b]'"]),
         ("profile", PROFILE, {"seedz": [1]}, ["'seedz'", "'seeds'"]),
         ("recipes", {"xe": STAGE}, {"xe": {"epochs": 1}}, ["xe", "`learning_rate`", "`schedule`"]),
-        ("recipes", SAMPLED, {"scst": {**SAMPLED["scst"], "sampling": "beam"}}, ["`top_p`"]),
         (
             "datasets",
             {"kind": "scenes"},

@@ -145,7 +145,7 @@ def test_runs_have_the_labels_of_the_tables_and_their_descriptions(
     table = {
         "table": "two",
         "title": "Two rows",
-        "scale": "Scale of this run: small",
+        "scale": "Demonstration: small",
         "baseline": "t",
     }
     table |= {"seeds": [1, 2], "columns": ["CIDEr"], "rows": [row | {"cells": {}}]}
@@ -159,7 +159,7 @@ def test_runs_have_the_labels_of_the_tables_and_their_descriptions(
     assert tags["label"] == "Transformer <big>"
     assert (
         "Two rows" in tags["mlflow.note.content"]
-        and "Scale of this run: small" in tags["mlflow.note.content"]
+        and "Demonstration: small" in tags["mlflow.note.content"]
     )
     experiment = client_of(mlflow_store).get_experiment_by_name("scenes").experiment_id
     print_run_lists(store=mlflow_store, port=5)

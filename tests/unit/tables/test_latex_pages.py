@@ -1,5 +1,4 @@
-"""Tables on pages of two columns, by pdfLaTeX where it is installed, else by their estimated
-width."""
+"""Tables on pages of two columns, set by pdfLaTeX where it is installed."""
 
 import re
 import shutil
@@ -9,15 +8,16 @@ import pytest
 
 from helpers.invented_scores import invented_statistics
 from helpers.plans import PARAMS, planned
-from recap.tables.formats import width_of, write_table
+from recap.tables.formats import write_table
 from recap.tables.frame import table_frame
 from recap.tables.styles import paper_table
 
 pytestmark = pytest.mark.slow
 
-# One of each paper, two that are as wide as they come, the demo's, and one at a smaller scale.
+# One of each paper, two that are as wide as they come, the demo's, and one of few numbers.
 TABLES = {
-    "recap/demo": "table",
+    "recap/demo": "table*",
+    "acf/f5": "table",
     "acf/t1": "table*",
     "acf/t2": "table*",
     "zodiac/t1_clip_rn50": "table*",
@@ -29,6 +29,7 @@ TABLES = {
 # Class option, width of a column and of the text in points.
 PAGES = {"cvpr": ("10pt", 237.13, 496.85), "acl": ("11pt", 219.08, 455.24)}
 FONTS = {"times": r"\usepackage{times}", "computer_modern": ""}
+SIZE = 8  # of letters, in points
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def latex_of(folder, table_id, ending=".paper"):
     return (folder / f"{table_id.replace('/', '_')}{ending}.tex").read_text()
 
 
-def test_a_table_that_fits_a_column_stands_in_one(written):
+def test_a_table_of_few_numbers_stands_in_a_column(written):
     texts = {table_id: latex_of(written[1], table_id) for table_id in TABLES}
     assert {
         each: re.search(r"\\begin\{(table\*?)\}", text)[1] for each, text in texts.items()
@@ -113,22 +114,12 @@ def test_no_line_is_wider_than_its_column(written, page, font):
         log, widths = pages(folder, page, font, ending)
         assert "Overfull \\hbox" not in log, re.findall(r"Overfull \\hbox.*", log)
         assert "Float too large" not in log, re.findall(r"Float too large.*", log)
-        if not ending:
-            continue
         for table_id, environment in TABLES.items():
-            natural, columns = widths[table_id], len(tables[table_id].columns)
-            column = PAGES[page][1 if environment == "table" else 2]
-            # In the font of these venues nothing is made smaller, in a wider one not below three
-            # quarters; fourteen columns are set a tenth smaller.
-            least = (1 if font == "times" else 0.75) - (0.1 if columns > 10 else 0)
-            assert natural <= column / least, table_id
-            if font == "times":
-                text = latex_of(folder, table_id)
-                gap = 2 * float(re.search(r"tabcolsep\}\{([\d.]+)pt", text)[1])
-                size = float(re.search(r"\\fontsize\{([\d.]+)\}", text)[1])
-                assert width_of(tables[table_id], size) == pytest.approx(
-                    natural - columns * (gap - 4), rel=0.06
-                )
+            in_column = ending and environment == "table"
+            shrunk = min(1, PAGES[page][1 if in_column else 2] / widths[table_id])
+            # Fourteen columns with printed numbers, or with every test, are wider than any page.
+            least = 6 if len(tables[table_id].columns) <= 10 else 4.8
+            assert round(SIZE * shrunk, 1) >= least, table_id
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")

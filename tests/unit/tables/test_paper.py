@@ -93,11 +93,8 @@ def test_the_head_says_what_is_gray_and_at_which_scale_ours_was_made(scale, what
     ("scale", "name"), [*((None, name) for name in TABLES), ("photos", "visualgpt/t1_f001")]
 )
 def test_the_printed_number_of_every_row_is_in_every_style_and_format(name, scale, tmp_path):
-    table = (
-        planned(PARAMS, scale, [name])
-        .tables[name]
-        .model_copy(update={"selections": [], "quoted_at_scales": True})
-    )
+    changes = {"selections": [], "short_scale": ""}  # at a scale quoted rows are left out
+    table = planned(PARAMS, scale, [name]).tables[name].model_copy(update=changes)
     statistics = invented_statistics(table, [1, 2], tmp_path, images=4)
     frame = table_frame(table, statistics)
     paper, full = paper_table(frame), full_table(frame)
@@ -171,9 +168,8 @@ def test_quoted_rows_stand_in_a_part_of_their_own_and_are_never_best(tmp_path):
     )
 
 
-def test_at_another_scale_quoted_rows_are_shown_on_request_alone(tmp_path):
-    for asked in (False, True):
-        table = make_table(quoted=[QUOTED], short_scale=SCALED, quoted_at_scales=asked)
-        paper, texts = paper_and_texts(tmp_path, table, [1, 2])
-        assert all(("SCST" in text) == asked for text in texts.values())
-        assert ("(1) are in the full table" in " ".join(paper.legend)) != asked
+def test_at_another_scale_quoted_rows_are_left_out(tmp_path):
+    table = make_table(quoted=[QUOTED], short_scale=SCALED)
+    paper, texts = paper_and_texts(tmp_path, table, [1, 2])
+    assert not any("SCST" in text for text in texts.values())
+    assert "(1) are in the full table" in " ".join(paper.legend)

@@ -10,9 +10,8 @@ from helpers.training import CAPTIONS, CONFIG, STAGES, Store, V, training
 from recap.core.errors import TrainingError
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
-from recap.decoding.sampling import nucleus, within
-from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
-from recap.models.images import Images, InputSpec
+from recap.decoding.step import DecodingBatch, with_banned_tokens
+from recap.models.images import InputSpec
 from recap.nn.rows import PackedIndex
 from recap.runs.inputs import caption_tensor
 from recap.settings.recipes import CrossEntropy, DecodingSettings, ScheduledSampling, SelfCritical
@@ -34,22 +33,19 @@ def test_a_reward_of_nan_names_the_image(tmp_path):
         def score(self, images, captions):
             return np.array([np.nan if image == 7 else 0.5 for image in images])
 
-    loop.step.objective.scorers = [(1.0, Broken())]
+    loop.step.objective.scorer = Broken()
     with refused(TrainingError, "image 7"):
         loop.run()
 
 
-def test_rewards_mix_and_statistics_are_logged(tmp_path):
-    stage = SelfCritical(
-        epochs=1, learning_rate=0.01, images_per_batch=4, bleu4=0.5, baseline="greedy"
-    )
+def test_rewards_are_of_whole_captions_and_statistics_are_logged(tmp_path):
+    stage = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=4, baseline="greedy")
     loop = training(tmp_path, stage=stage)
     tokens = torch.tensor([[[4, 4, 2], [5, 2, 0]]])
     ended = [[4, 4, 2], [5, 2]]
-    cider, bleu = (scorer.score([0, 0], ended) for _, scorer in loop.step.objective.scorers)
-    torch.testing.assert_close(
-        loop.step.objective.reward([0], tokens)[0], torch.from_numpy(cider + 0.5 * bleu)
-    )
+    objective = loop.step.objective
+    cider = torch.from_numpy(objective.scorer.score([0, 0], ended))
+    torch.testing.assert_close(objective.reward([0], tokens)[0], cider)
     line = loop.run().history[0]
     assert {"reward", "reward_sd", "reward_greedy", "length"} <= set(line)
     assert line["log_probability"] < 0 < line["entropy"] < np.log(V)
@@ -73,35 +69,6 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     index = PackedIndex(sampled != PAD)
     log_probabilities = of_tokens(objective.policy(memory, sampled, index), sampled, index)
     torch.testing.assert_close(log_probabilities.sum(-1), scores, atol=1e-5, rtol=0)
-
-
-def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
-    loop = training(
-        tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=64, top_p=0.7)
-    )
-    objective = loop.step.objective
-    objective.model.eval().double()
-    images = Store().read([0, 1])
-    memory = objective.model.encode(Images.of(images.main.values.double(), images.main.mask))
-    with torch.no_grad():
-        step = with_banned_tokens(objective.model.step, BANNED)
-        # [2, V]
-        first = nucleus(step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7)
-    sampled, _ = objective.draw(memory)
-    index = PackedIndex(sampled != PAD)
-    found = of_tokens(objective.policy(memory, sampled, index), sampled, index)
-    expected = first.log_softmax(-1).gather(-1, sampled[..., 0])
-    torch.testing.assert_close(found[..., 0].double(), expected, atol=1e-6, rtol=0)
-    assert len(sampled[0, :, 0].unique()) > 1
-    # The gradient of a log-probability under its own policy has mean 0; under the whole
-    # distribution it would not.
-    p = first[0].softmax(-1)
-    scores = objective.model.log_probabilities(
-        objective.model.decode(torch.full((2, 1, 1), BOS), memory)
-    )[0, 0, 0]
-    inside = within(ban_tokens(scores, BANNED), first[0].isfinite())
-    (gradient,) = torch.autograd.grad((p[p > 0] * inside[p > 0]).sum(), objective.model.output.bias)
-    assert gradient.abs().max() < 1e-12
 
 
 def test_scheduled_sampling_rises_late_and_stays_below_its_limit():

@@ -190,13 +190,3 @@ def test_the_random_state_of_a_gpu_is_saved(monkeypatch):
     assert states["cuda"].tolist() == [[*range(16)]] and torch.equal(
         states["cpu"][0], torch.get_rng_state()
     )
-
-
-def test_keep_state_refuses_to_start_over(tmp_path):
-    training(tmp_path).run()
-    before = sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir())
-    with refused(TrainingError, "keep_state", 'inputs.feature_hash "a" -> "b"'):
-        training(
-            tmp_path, identity={**IDENTITY, "inputs": {"feature_hash": "b"}}, keep_state=True
-        ).run()
-    assert sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir()) == before

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -43,7 +42,7 @@ from recap.models.images import Images, InputSpec
 from recap.models.state import Memory
 from recap.models.transformer import DecoderLayer, EncoderLayer, Past
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
-from recap.nn.layers import NORMS, Stack
+from recap.nn.layers import NORMS
 from recap.nn.rows import MASKED_SCORE, Rows, constant, fold, fold_keys, fold_mask, unfold
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.model import Transformer
@@ -491,46 +490,50 @@ def cell_of_region(cells: Tensor, regions: int) -> Tensor:
     return cells.new_zeros(len(cells), regions + 1).scatter_(1, cells, places)[:, :regions]
 
 
-@dataclass(eq=False)
-class ClusteredRows(Rows):
-    """Rows with what their layer hands to the next one for Eq. 6."""
+class ClusterEncoderLayer(EncoderLayer):
+    """The Transformer's encoder layer, whose self-attention is under a clustering matrix.
 
-    carried: Carried = ()
-
-
-class Clustered(nn.Module):
-    """A layer of the Transformer under a clustering matrix of its input;
-    it takes over the modules of that layer.
-
-    Forward hooks on the identity `log_clusters` see log C~, [B or 1, C, N, N]; in a decoder under
-    teacher forcing.
+    `clusters` is given by its model; without it the layer is the Transformer's. Forward hooks on
+    the identity `log_clusters` see log C~, [B or 1, C, N, N].
     """
 
-    def __init__(self, layer: nn.Module, clusters: nn.Module) -> None:
-        nn.Module.__init__(self)
-        for name, module in layer.named_children():
-            self.add_module(name, module)
-        self.clusters, self.log_clusters = clusters, nn.Identity()
+    def __init__(self, **parts: Any) -> None:  # those of an `EncoderLayer`
+        super().__init__(**parts)
+        self.clusters: AdaptiveClusters | Window | None = None
+        self.log_clusters = nn.Identity()
+
+    def forward(  # type: ignore[override]
+        self, x: Rows, attn_mask: Tensor | None, below: Carried = ()
+    ) -> tuple[Rows, Carried]:
+        """As `EncoderLayer.forward`; takes and returns what layers hand on for Eq. 6."""
+        if self.clusters is None:
+            return super().forward(x, attn_mask), ()
+        log_clusters, carried = self.clusters(x, below)
+        log_clusters = self.log_clusters(log_clusters)
+        return super().forward(x, attn_mask, log_clusters=log_clusters), carried
 
 
-class ClusterEncoderLayer(Clustered, EncoderLayer):
-    """The Transformer's encoder layer, whose self-attention is under a clustering matrix."""
+class LayerClusters(NamedTuple):
+    """What a decoder layer under clusters remembers."""
 
-    def forward(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
-        """As `EncoderLayer.forward`; what the layer below handed on is in `x`."""
-        log_clusters, carried = self.clusters(x, getattr(x, "carried", ()))
-        out = super().forward(x, attn_mask, log_clusters=self.log_clusters(log_clusters), **others)
-        return ClusteredRows(**vars(out), carried=carried)
+    above: Carried  #: what the layer above takes
+    tokens: TokenClusters | None  #: of the tokens so far; None under teacher forcing
 
 
-class ClusterDecoderLayer(Clustered, DecoderLayer):
-    """The Transformer's decoder layer, whose self-attention is under a clustering matrix."""
+class ClusterDecoderLayer(DecoderLayer):
+    """The Transformer's decoder layer, whose self-attention is under a clustering matrix.
 
-    clusters: LineClusters | Window
+    `clusters` and `log_clusters` are as of `ClusterEncoderLayer`, the latter under teacher forcing.
+    """
 
-    def begin(self, like: Tensor) -> TokenClusters:
+    def __init__(self, **parts: Any) -> None:  # those of a `DecoderLayer`
+        super().__init__(**parts)
+        self.clusters: LineClusters | Window | None = None
+        self.log_clusters = nn.Identity()
+
+    def begin(self, like: Tensor) -> Any:
         """Return the clusters of no tokens."""
-        return self.clusters.empty(like)
+        return () if self.clusters is None else LayerClusters((), self.clusters.empty(like))
 
     def forward(
         self,
@@ -539,22 +542,23 @@ class ClusterDecoderLayer(Clustered, DecoderLayer):
         self_mask: Tensor | None,
         cross_mask: Any,
         past: Past | None = None,
+        below: Any = (),
         **others: Any,
-    ) -> Rows:
-        """As `DecoderLayer.forward`; what the layer below handed on is in `x`."""
-        before = getattr(x, "carried", ())
+    ) -> tuple[Rows, Any]:
+        """As `DecoderLayer.forward`."""
+        if self.clusters is None:
+            return super().forward(x, image, self_mask, cross_mask, past)
+        before: Carried = below.above if below else ()
         if past is None:
-            log_clusters, carried = self.clusters(x, before)
-            log_clusters = self.log_clusters(log_clusters)
+            log_clusters, above = self.clusters(x, before)
+            log_clusters, tokens = self.log_clusters(log_clusters), None
         else:
-            row, carried, past.carried = self.clusters.step(x, past.carried, before)
-            # of the cache, from the tokens of each beam
+            row, above, tokens = self.clusters.step(x, past.carried.tokens, before)
+            # Entries of the cache, from the tokens of each beam.
             entries = row.new_zeros(*row.shape[:2], past.cache.size)
             log_clusters = entries.scatter(2, past.cache.ancestry, row)[:, :, None]
-        out = super().forward(
-            x, image, self_mask, cross_mask, past, log_clusters=log_clusters, **others
-        )
-        return ClusteredRows(**vars(out), carried=carried)
+        out, _ = super().forward(x, image, self_mask, cross_mask, past, log_clusters=log_clusters)
+        return out, LayerClusters(above, tokens)
 
 
 class Acf(Transformer):
@@ -600,21 +604,29 @@ class Acf(Transformer):
                 return GridClusters(**adaptive, **on_grid, rate=rate)
             return Window(window=window, height=region_rows)
 
-        super().__init__(inputs, settings, make_attention=attention)
+        super().__init__(
+            inputs,
+            settings,
+            make_attention=attention,
+            make_encoder_layer=ClusterEncoderLayer,
+            make_decoder_layer=ClusterDecoderLayer,
+        )
         self.region_rows = region_rows
         self.reads_boxes = region_rows is not None  # a setting decides here
+        # Clusters draw their weights after those of the Transformer.
         if kinds["encoder"] != "none":
-            plain = self.encoder[: settings.plain_encoder_layers]
-            above = self.encoder[settings.plain_encoder_layers :]
-            clustered = (
-                ClusterEncoderLayer(x, grid() if kinds["encoder"] == "2d" else line(rate))
-                for x in above
-            )
-            self.encoder = Stack[EncoderLayer]([*plain, *clustered])
+            for layer in self.encoder[settings.plain_encoder_layers :]:
+                layer.clusters = grid() if kinds["encoder"] == "2d" else line(rate)
         if kinds["decoder"] != "none":
-            self.decoder = Stack[DecoderLayer](
-                ClusterDecoderLayer(layer, line(1)) for layer in self.decoder
-            )
+            for layer in self.decoder:
+                layer.clusters = line(1)
+
+    def run_encoder(self, x: Rows, attn_mask: Tensor | None) -> Rows:
+        """As `Transformer.run_encoder`; each layer takes what the one below handed on for Eq. 6."""
+        below: Carried = ()
+        for layer in self.encoder:
+            x, below = self.run_layer(layer, x, attn_mask, below)
+        return x
 
     def encode(self, images: Images) -> Memory:
         """As `Transformer.encode`; regions are laid out by boxes and return in their order."""
@@ -633,12 +645,13 @@ class Acf(Transformer):
         return Memory(_taken(memory.values, cell_of_region(cells, regions)), stream.mask)
 
     def cluster_modules(self) -> dict[str, list[nn.Identity | None]]:
-        """Return where log C~ passes, by layer of "encoder" and "decoder"; None: no clusters."""
-        stacks = {"encoder": self.encoder, "decoder": self.decoder}
-        return {
-            place: [getattr(layer, "log_clusters", None) for layer in stack]
-            for place, stack in stacks.items()
-        }
+        """Return where log C~ passes in each layer of "encoder" and "decoder"; None: a layer has no
+        clusters."""
+        modules: dict[str, list[nn.Identity | None]] = {"encoder": [], "decoder": []}
+        for place, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
+            for layer in stack:
+                modules[place].append(None if layer.clusters is None else layer.log_clusters)
+        return modules
 
 
 def _taken(values: Tensor, index: Tensor) -> Tensor:

@@ -547,7 +547,8 @@ class FusionDecoderLayer(TokenLayer):
         self_mask: Tensor | None,
         cross_mask: Any,
         past: Past | None = None,
-    ) -> Rows:
+        below: Any = (),
+    ) -> tuple[Rows, Any]:
         """As `TokenLayer.forward`, with `FusionKeyValues` and `Masks` of both streams."""
 
         def attend(y: Tensor) -> Tensor:
@@ -561,7 +562,7 @@ class FusionDecoderLayer(TokenLayer):
 
         y = self.around_attention(x.values, attend)
         y = fuse(y) if self.around_fusion is None else self.around_fusion(y, fuse)
-        return x.like(self.around_feed_forward(y, self.feed_forward))
+        return x.like(self.around_feed_forward(y, self.feed_forward)), ()
 
 
 # The model, and its baseline

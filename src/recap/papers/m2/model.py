@@ -129,8 +129,9 @@ class MeshedDecoderLayer(DecoderLayer):
         self_mask: Tensor | None,
         cross_mask: Any,
         past: Past | None = None,
+        below: Any = (),
         **others: Any,
-    ) -> Rows:
+    ) -> tuple[Rows, Any]:
         """As `DecoderLayer.forward`."""
         s = self.around_attention(
             x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values
@@ -138,7 +139,8 @@ class MeshedDecoderLayer(DecoderLayer):
         levels = self.around_cross(
             s, lambda y: self.cross.each_level(x.like(y), image, attn_mask=cross_mask)
         )
-        return x.like(self.around_feed_forward(self.mesh(s, levels.unbind()), self.feed_forward))
+        meshed = self.mesh(s, levels.unbind())
+        return x.like(self.around_feed_forward(meshed, self.feed_forward)), ()
 
 
 class M2(TransformerDecoder[LevelMemory]):

@@ -113,10 +113,14 @@ class Transformer(TransformerDecoder[Memory]):
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
         masks = mask[:, None], key_mask(mask)
         token_mask, attn_mask = masks if self.keep_masks else map(needed, masks)
-        rows = Rows(x, token_mask=token_mask)
-        for layer in self.encoder:
-            rows = self.run_layer(layer, rows, attn_mask)
+        rows = self.run_encoder(Rows(x, token_mask=token_mask), attn_mask)
         return Memory(self.encoder_norm(rows.values)[:, 0], mask)
+
+    def run_encoder(self, x: Rows, attn_mask: Tensor | None) -> Rows:
+        """Apply the encoder's layers: rows of [B, 1, N, D] -> the same."""
+        for layer in self.encoder:
+            x = self.run_layer(layer, x, attn_mask)
+        return x
 
     def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
         """Return what the encoder reads, [B, N, D], and its mask [B, N]."""

@@ -54,10 +54,7 @@ class UpDown(RecurrentCaptioner[UpDownState]):
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, settings.d_word)
         self.attention_lstm = LSTMCell(d_model + width + settings.d_word, d_model)
         self.attention = AdditiveAttention(
-            d_query=d_model,
-            d_source=width,
-            d_hidden=settings.d_attention,
-            activation=settings.attention_activation,
+            d_query=d_model, d_source=width, d_hidden=settings.d_attention
         )
         self.language_lstm = LSTMCell(width + d_model, d_model)
         self.dropout = self.output_dropout = Dropout(settings.dropout)
@@ -119,8 +116,11 @@ rename_official = partial(rename, rules=RULES)
 
 
 def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the Up-Down's settings: sizes from shapes, activations from `config.yml`."""
-    agree(options, {"MODEL.TYPE": "UpDown"})
+    """Return the settings of the Up-Down that tensors belong to: sizes from shapes, the words'
+    activation from `config.yml`."""
+    # The release's own default is RELU, which this attention does not have.
+    options = {"MODEL.ATT_ACT": "RELU", **options}
+    agree(options, {"MODEL.TYPE": "UpDown", "MODEL.ATT_ACT": "TANH"})
     embedding = tensors.get("feature_embedding.weight")
     return {
         "kind": "up_down",
@@ -128,7 +128,6 @@ def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[s
         "d_word": tensors["word_embedding.weight"].shape[1],
         "d_attention": len(tensors["attention.query.weight"]),
         "d_feature": 0 if embedding is None else len(embedding),
-        "attention_activation": str(options.get("MODEL.ATT_ACT", "RELU")).lower(),
         "word_activation": str(options.get("MODEL.WORD_EMBED_ACT", "NONE")).lower(),
     }
 

@@ -27,7 +27,6 @@ class UpDownModel(ModelConfig):
     d_feature: WidthOr0 = Field(
         0, description="visual vectors are projected to this width; 0: used as they are"
     )
-    attention_activation: Literal["tanh", "relu"] = "tanh"
     word_activation: Literal["none", "relu"] = "none"
     dropout: Probability = 0.5
 

@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -203,13 +204,15 @@ class VisualBlock(Gpt2Block, TokenLayer):
         self_mask: Tensor | None,
         cross_mask: Tensor | None,
         past: Past | None = None,
-    ) -> Rows:
+        below: Any = (),
+    ) -> tuple[Rows, Any]:
         """As `TokenLayer.forward`."""
         state = self.attend(x, self_mask, past)
         query = state.map(self.attention_norm)
-        # Eq. 1-2, of each encoder layer
-        levels = self.cross.each_level(query, image, attn_mask=cross_mask)
-        return self.after(x.like(self.fusion(state.values, query.values, levels)))
+        levels = self.cross.each_level(
+            query, image, attn_mask=cross_mask
+        )  # Eq. 1-2, of each encoder layer
+        return self.after(x.like(self.fusion(state.values, query.values, levels))), ()
 
 
 class AoaEncoderLayer(nn.Module):

@@ -205,29 +205,26 @@ class ZodiacDecoderLayer(DecoderLayer):
         """Return what self-attention and cross-attention have averaged before the first token."""
         return self.attention.empty_pool(like), self.cross.empty_pool(like)
 
-    def self_attend(
-        self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any
-    ) -> Rows:
-        """Attend to the tokens so far."""
-        if past is None:
-            return super().self_attend(x, attn_mask, past, **others)
-        pool, cross_pool = past.carried
-        out, pool = self.attention.attend(
-            x, extended(past, self.attention.key_value(x)), attn_mask, pool
-        )
-        past.carried = pool, cross_pool
-        return out
-
-    def cross_attend(
-        self, x: Rows, image: KeyValue, attn_mask: Tensor | None, past: Past | None
-    ) -> Rows:
-        """Attend to the image."""
-        if past is None:
-            return super().cross_attend(x, image, attn_mask, past)
-        own_pool, pool = past.carried
-        out, pool = self.cross.attend(x, image, attn_mask, pool)
-        past.carried = own_pool, pool
-        return out
+    def forward(
+        self,
+        x: Rows,
+        image: Any,
+        self_mask: Tensor | None,
+        cross_mask: Any,
+        past: Past | None = None,
+        below: Any = (),
+        **others: Any,
+    ) -> tuple[Rows, Any]:
+        """As `DecoderLayer.forward`; what both attentions have averaged over is remembered."""
+        own_pool, cross_pool = (None, None) if past is None else past.carried
+        query = x.like(self.around_attention.before(x.values))
+        words = extended(past, self.attention.key_value(query))
+        attended, own_pool = self.attention.attend(query, words, self_mask, own_pool)
+        y = self.around_attention.after(x.values, attended.values)
+        query = x.like(self.around_cross.before(y))
+        attended, cross_pool = self.cross.attend(query, image, cross_mask, cross_pool)
+        y = self.around_cross.after(y, attended.values)
+        return x.like(self.around_feed_forward(y, self.feed_forward)), (own_pool, cross_pool)
 
 
 @dataclass(frozen=True, kw_only=True)

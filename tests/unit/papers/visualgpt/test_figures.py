@@ -42,7 +42,7 @@ def captions():
     return [caption(image) for image in range(8)]
 
 
-HEADING = "Gates of VisualGPT $x$  |  Scale of this run: small"
+HEADING = "Gates of VisualGPT $x$  |  Demonstration: small"
 
 
 def test_scores_are_normalized_over_all_captions(captions, tmp_path):
