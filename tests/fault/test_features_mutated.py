@@ -291,7 +291,6 @@ def test_process_that_reads_hdf5_files_starts_again_when_it_has_ended(tmp_path):
         "grid",
         "ids",
         "image_sizes",
-        "origins",
         "region",
     ]
     with refused(FeatureError, "/grid"):

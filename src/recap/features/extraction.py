@@ -6,7 +6,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -21,9 +20,8 @@ from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource
 from recap.data.subsets import read_used
 from recap.features.ahead import in_order, prefetch
-from recap.features.origins import Origins, of_pictures
 from recap.features.records import GRID, ImageFeatures
-from recap.features.write import Extract, Part, build_store
+from recap.features.write import Extract, FilesOf, Part, build_store
 from recap.plan.source import code_digest
 from recap.settings.features import Features, FeaturesConfig
 from recap.settings.kinds import resolve
@@ -149,11 +147,6 @@ class Pictures:
             source.read(file)  # raises, and says where it was looked for
         return Pictures(views, source, corpus)
 
-    @cached_property
-    def origins(self) -> Origins:
-        """What tells the bytes of these pictures from others."""
-        return of_pictures(self.source, self.views)
-
     def open(self, image_id: int) -> list[Image]:
         """Return the views of an image, decoded, as RGB."""
         return [self.source.open_rgb(file) for file in self.views[image_id]]
@@ -200,13 +193,22 @@ def extract(
     encoder: Encoder,
     pictures: Pictures,
     *,
-    origins: Origins | None = None,
-    made_from: Sequence[str] = (),
+    stores: Sequence[Path] = (),
 ) -> None:
-    """Write the store that an encoder makes from pictures.
+    """Write the store that an encoder makes from pictures, and from other ``stores``."""
 
-    ``origins`` and ``made_from`` as for `write`.
-    """
+    views = pictures.corpus.views()  # also of images that only an earlier run was to extract
+
+    def files(image_id: int) -> list[Path] | None:
+        if image_id not in views:
+            return None
+        out = list(stores)
+        for place in map(pictures.source.locate, views[image_id]):
+            if place is not None:
+                root, name = place
+                out.append(root / name if root.is_dir() else root)
+        return out
+
     write(
         spec,
         job,
@@ -214,8 +216,7 @@ def extract(
         ids=list(pictures.views),
         attributes=encoder.attributes,
         streams=encoder.streams,
-        origins=origins or pictures.origins,
-        made_from=made_from,
+        files=files,
     )
     pictures.source.warn_of_lying()
 
@@ -263,7 +264,7 @@ def write(
     ids: Sequence[int],  # of all images
     attributes: Mapping[str, str],  # what the store says of the extractor
     streams: Sequence[str],  # names of the streams that every image has, the main one first
-    origins: Origins,  # what tells the bytes of each image's files from others
+    files: FilesOf,  # what each image is made from
     made_from: Sequence[str] = (),  # hashes of files that all images depend on
 ) -> None:
     """Write the store of a job, or take up an interrupted run."""
@@ -281,7 +282,7 @@ def write(
         attributes=attributes,
         extract=features,
         streams=streams,
-        origins=origins,
+        files=files,
     )
 
 

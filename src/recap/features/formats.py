@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
@@ -21,8 +20,7 @@ from recap.core.log import progress
 from recap.core.process import cause
 from recap.features.hdf5 import UnreadableHdf5, ask, names, numbers
 from recap.features.importers import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
-from recap.features.origins import Mark, Origins, file_mark, of_files
-from recap.features.records import GRID, REGION, ImageFeatures, image_digest
+from recap.features.records import GRID, REGION, ImageFeatures
 from recap.settings.features import ImportedFeatures
 
 _LONGEST_ID = 1024
@@ -85,7 +83,7 @@ class Lines(ABC):
                     break
                 except FeatureError:
                     del self._entries[image_id]
-        self.ids, self.origins = list(self._entries), Origins(self._mark, self._content)
+        self.ids = list(self._entries)
 
     def _starts(self, path: Path) -> Iterator[tuple[int, bytes]]:
         """Yield byte position and beginning of each line."""
@@ -109,12 +107,9 @@ class Lines(ABC):
     def parse(self, fields: list[bytes]) -> tuple[tuple[int, int], dict[str, np.ndarray]]:
         """Return width and height of a picture, and its arrays; ValueError of other fields."""
 
-    def _mark(self, image_id: int) -> Mark:
-        path, start, _ = self._entries[image_id]
-        return [[start, 0], file_mark(path)]
-
-    def _content(self, image_id: int) -> str:
-        return hashlib.sha256(self._line(image_id)).hexdigest()
+    def files(self, image_id: int) -> list[Path]:
+        """Return the file with the line of an image."""
+        return [self._entries[image_id][0]]
 
     def _line(self, image_id: int) -> bytes:
         path, start, _ = self._entries[image_id]
@@ -264,7 +259,10 @@ class GridFeatsPth:
         """Find the files; ``spec.grid`` 0 keeps the h x w cells as they are."""
         self._files, self._grid = _files(only_path(paths, "folder"), ".pth", lookup), spec.grid
         self.ids = list(self._files)
-        self.origins = of_files(lambda image_id: [self._files[image_id]])
+
+    def files(self, image_id: int) -> list[Path]:
+        """Return the file of an image."""
+        return [self._files[image_id]]
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the cells of one image in raster order."""
@@ -317,9 +315,10 @@ class NpzFolder:
                 f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder "
                 "away"
             )
-        self.origins = of_files(
-            lambda image_id: [files[image_id] for files in (self._files, self._boxes) if files]
-        )
+
+    def files(self, image_id: int) -> list[Path]:
+        """Return the files with the vectors and the boxes of an image."""
+        return [files[image_id] for files in (self._files, self._boxes) if files]
 
     @cached_property
     def streams(self) -> tuple[str]:
@@ -409,7 +408,10 @@ class M2Hdf5:
             if suffix == main:
                 self._names.add(lookup.image_id(name, str(self._path)), name, str(self._path))
         self.ids = list(self._names)
-        self.origins = Origins(lambda image_id: [file_mark(self._path)], self._content)
+
+    def files(self, image_id: int) -> list[Path]:
+        """Return the one file."""
+        return [self._path]
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return all streams and columns of one image."""
@@ -432,10 +434,6 @@ class M2Hdf5:
                 )
             size = round(float(sides[1])), round(float(sides[0]))
         return ImageFeatures(image_id, size, arrays)
-
-    def _content(self, image_id: int) -> str:
-        record = self.read(image_id)
-        return image_digest({**dict(record.values), "size": np.asarray(record.size)}).hex()
 
     def _has(self, image_id: int, suffix: str) -> bool:
         return f"{self._names[image_id]}_{suffix}" in self._datasets

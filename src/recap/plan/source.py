@@ -40,7 +40,6 @@ MACHINERY = (
     "recap.core.log",
     "recap.core.process",
     "recap.features.hdf5",
-    "recap.features.origins",
     "recap.features.write",
     "recap.plan.source",
     "recap.settings.kinds",
