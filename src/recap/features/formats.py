@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,13 +17,13 @@ from recap.core.errors import DamagedFeatures, FeatureError
 from recap.core.files import reading
 from recap.core.log import progress
 from recap.core.process import cause
-from recap.features.hdf5 import UnreadableHdf5, ask, names, numbers
 from recap.features.importers import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
 from recap.features.records import GRID, REGION, ImageFeatures
 from recap.settings.features import ImportedFeatures
 
 _LONGEST_ID = 1024
 _LONGEST_SIDE = 2**20  # pixels
+_LARGEST = 2**29  # bytes of one dataset of HDF5; more is no feature of one picture
 _MOST = 2**31 - 1  # of a whole number: sides are stored as int32
 _WITH_BOX = 2054  # numbers of a VinVL vector, which ends with its box
 _NO_ROWS = (0, 0), {REGION: np.empty((0, 0))}
@@ -393,7 +392,12 @@ class M2Hdf5:
     ) -> None:
         """Find the images and what there is of each."""
         (self._path,) = plain_files([only_path(paths, "HDF5 file")], "one HDF5 file")
-        self._names, self._datasets = EntryIndex(), set(self._ask(str(self._path), names))
+        import h5py
+
+        self._names = EntryIndex()
+        with self._reading(str(self._path)):
+            self._file = h5py.File(self._path, "r", locking=False)
+            self._datasets = set(self._file)
         suffixes = {key.rpartition("_")[2] for key in self._datasets}
         self.streams = tuple(
             s for s, suffix in ((REGION, "features"), (GRID, "grids")) if suffix in suffixes
@@ -445,15 +449,28 @@ class M2Hdf5:
             raise FeatureError(
                 f"{where}: missing, though other images have it; fetch the file again"
             )
-        array = np.asarray(self._ask(where, numbers, name))
+        with self._reading(where):
+            array = self._numbers(name)
         if not array.shape[:1] or not array.shape[0]:
             raise no_rows(image_id, where)
         return array
 
-    def _ask(self, where: str, function: Any, *arguments: str) -> Any:
+    def _numbers(self, name: str) -> np.ndarray:
+        data = self._file[name]
+        if getattr(data, "dtype", None) is None or data.dtype.kind not in "fiu":
+            raise ValueError(f"{data.name} is no dataset of numbers")
+        if data.size * data.dtype.itemsize > _LARGEST:
+            raise ValueError(
+                f"{data.name} says that it has the shape {list(data.shape)}, too large for one "
+                "image"
+            )
+        return np.asarray(data[()])
+
+    @contextmanager
+    def _reading(self, where: str) -> Iterator[None]:
         try:
-            return ask(function, self._path, *arguments)
-        except UnreadableHdf5 as error:
+            yield
+        except Exception as error:  # h5py raises whatever the damaged bytes happen to mean
             raise DamagedFeatures(
-                f"{where}: truncated or no HDF5 file ({error}); fetch it again"
+                f"{where}: truncated or no HDF5 file ({cause(error)[:200]}); fetch it again"
             ) from error

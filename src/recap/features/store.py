@@ -2,10 +2,10 @@
 
 Datasets of a file: ``ids`` int64 [images], rising; ``image_sizes`` int32 [images, 2], width and
 height in pixels (0, 0 where an imported file does not say); ``digests`` uint8 [images, 32], the
-sha256 of each image's rows. For each stream (``grid``, ``region``, ``segment``): ``<stream>/values``
-[rows of all images, dim] in one piece and not compressed, so that it can be mapped;
-``<stream>/offsets`` int64 [images + 1]: image i has the rows offsets[i] to offsets[i + 1]; and,
-where they exist, further columns [rows, ...] of ``recap.features.records.COLUMNS``.
+sha256 of each image's rows. For each stream (``grid``, ``region``, ``segment``):
+``<stream>/values`` [rows of all images, dim] in one piece and not compressed, so that it can be
+mapped; ``<stream>/offsets`` int64 [images + 1]: image i has the rows offsets[i] to offsets[i + 1];
+and, where they exist, further columns [rows, ...] of ``recap.features.records.COLUMNS``.
 
 HDF5 has checksums of its structure, the attributes have those of the index and of themselves, and
 each image has its

@@ -219,10 +219,7 @@ def _is_older(files: Iterable[Path] | None, written: int) -> bool:
     a change."""
     if files is None:
         return False
-    for path in files:
-        if not path.exists() or path.stat().st_ctime_ns >= written:
-            return False
-    return True
+    return all(path.exists() and path.stat().st_ctime_ns < written for path in files)
 
 
 def _finish(

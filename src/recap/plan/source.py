@@ -39,7 +39,6 @@ MACHINERY = (
     "recap.core.files",
     "recap.core.log",
     "recap.core.process",
-    "recap.features.hdf5",
     "recap.features.write",
     "recap.plan.source",
     "recap.settings.kinds",
