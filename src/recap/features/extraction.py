@@ -47,7 +47,7 @@ class ExtractionJob:
     device: str = "auto"  #: auto, cpu or cuda
     threads: int = 2  #: how many pictures or batches are prepared at a time
     trained: Path | None = (
-        None  #: weights that the step `pretrain` or `tune` made, for settings that ask for it
+        None  #: weights that the step `pretrain` made, for settings that ask for it
     )
     boxes: Path | None = None  #: a store whose main stream has boxes, for settings that name one
     cells: Path | None = None  #: a store with a grid, for settings that pool one
@@ -288,18 +288,15 @@ def write(
 
 def weights_file(spec: FeaturesConfig, job: ExtractionJob) -> Path | None:
     """Return the file with an encoder's weights, or None where a library or a seed gives them."""
-    if spec.trained_on() and job.trained is None:
-        step = "pretrain" if spec.trained_on() == "boxes" else "tune"
-        raise ConfigError(
-            f"the weights are trained first: say with --trained which file the step `{step}` made"
-        )
-    return job.trained if spec.trained_on() else initial_weights(spec, job.inputs)
-
-
-def initial_weights(spec: FeaturesConfig, inputs: Path) -> Path | None:
-    """Return the file that ``weights`` of the settings names, if it names one."""
+    if spec.trained_on_boxes():
+        if job.trained is None:
+            raise ConfigError(
+                "the weights are trained first: say with --trained which file the step `pretrain` "
+                "made"
+            )
+        return job.trained
     name = getattr(spec, "weights", None)
-    return inputs / name if name in spec.outside_files() else None
+    return job.inputs / name if name in spec.outside_files() else None
 
 
 def write_note(spec: Features, *, code: str, files: Sequence[Path], out: Path) -> None:
