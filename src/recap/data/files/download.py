@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+from filelock import lock_descriptor
+
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, RecapError, first_line
-from recap.core.files import try_lock
 
 if TYPE_CHECKING:
     from requests import Response, Session
@@ -87,7 +88,7 @@ def locked_part(path: Path) -> Iterator[Part]:
     with path.open("ab") as file:
         # The other process may have given the file its name between our open and our lock.
         if (
-            not try_lock(file.fileno())
+            not lock_descriptor(file.fileno(), blocking=False)
             or not path.exists()
             or os.fstat(file.fileno()).st_ino != path.stat().st_ino
         ):
