@@ -19,7 +19,6 @@ from pydantic_core import from_json
 from recap.core.errors import ConfigError, DamagedFile, RecapError, nearest
 from recap.core.files import reading, write_text
 
-MOST_VALUES = 100_000
 # What PyYAML's own constructors let out for a date, a number or a tag that is none.
 _NO_VALUE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 _AGAIN = "delete it and repeat the command that makes it"
@@ -87,13 +86,6 @@ def _parsed(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    def get_single_node(self) -> yaml.Node | None:
-        node: yaml.Node | None = super().get_single_node()
-        # A few lines of aliases can expand to more values than any memory holds.
-        if node is not None and _size(node, {}) > MOST_VALUES:
-            raise yaml.YAMLError(f"it expands to more than {MOST_VALUES:,} values; write less")
-        return node
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[Any, int] = {}
         for key_node, _ in node.value:
@@ -109,19 +101,6 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, wrong, mark)
             lines[key] = mark.line + 1
         return super().construct_mapping(node, deep)
-
-
-def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Return how many values a node has with its aliases expanded.
-
-    One that holds itself has too many.
-    """
-    if id(node) not in sizes:
-        sizes[id(node)] = MOST_VALUES + 1
-        pairs = node.value if isinstance(node, yaml.MappingNode) else [node.value]
-        parts = [part for pair in pairs for part in pair if isinstance(part, yaml.Node)]
-        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in parts)
-    return sizes[id(node)]
 
 
 @cache
