@@ -2,7 +2,7 @@
 its report.
 
 A study is one row of the corpus: image id and caption id are the number of its report, and its file
-names all its views in the order of the report's XML (see `recap.data.corpus.VIEWS`). Into the
+names all its views in the order of the report's XML (see `recap.data.files.images.VIEWS`). Into the
 folder of the data set go ``images.zip`` (the pictures in use, byte by byte as they came),
 ``studies.csv`` (every report: its split or why it is left out, its pictures and views) and
 ``counts.md`` (the same, counted).
@@ -23,12 +23,12 @@ from recap.core.errors import DataError
 from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import generator, sha256_file, value_hash
 from recap.core.log import log, progress
-from recap.data.corpus import SPLITS, VIEWS, Caption
+from recap.data.corpus import SPLITS, Caption
 from recap.data.datasets.base import Built
 from recap.data.datasets.iu_xray_reports import Study, read_reports
 from recap.data.files.archives import contents
 from recap.data.files.entries import Entry, String, Text, csv_entries, parsed, read_json_of
-from recap.data.files.images import MAX_BYTES
+from recap.data.files.images import MAX_BYTES, VIEWS
 from recap.data.tokenizer import tokenize_report
 from recap.settings.datasets import IuXrayDataset
 
