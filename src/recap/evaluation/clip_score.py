@@ -63,10 +63,8 @@ class ClipScore(Metric):
                 f"a folder with config.json, {TENSORS}, the tokenizer and preprocessor_config.json"
             )
             raise MetricError(f"CLIPScore needs a CLIP, and {FOLDER} {lack}; set it to {where}")
-        clip, picture = (
-            Clip(Path(folder)),
-            captions.picture if captions.pictures else _pictures(captions),
-        )
+        clip = Clip(Path(folder))
+        picture = captions.picture if captions.pictures else _pictures(captions)
         self._sha256 = clip.sha256
         per_image: dict[str, dict[int, float]] = {name: {} for name in self.names}
         for first in progress(

@@ -204,14 +204,16 @@ def _write_studies(
     rows, reasons = [["report", "split", "left_out", "pictures", "views"]], Counter[str]()
     for uid, report in reports.items():
         study = used.get(uid, report)
-        whys = {
-            "": uid in used,
-            "a picture is missing from the images": uid in lacking,
-            "no findings": not report.findings,
-            f"findings, but fewer than {spec.views} pictures": len(report.pictures) < spec.views,
-            "not in the annotation": True,
-        }
-        why = next(why for why, holds in whys.items() if holds)
+        if uid in used:
+            why = ""
+        elif uid in lacking:
+            why = "a picture is missing from the images"
+        elif not report.findings:
+            why = "no findings"
+        elif len(report.pictures) < spec.views:
+            why = f"findings, but fewer than {spec.views} pictures"
+        else:
+            why = "not in the annotation"
         reasons.update([why] if why else [])
         why += f": {', '.join(lacking[uid])}" if uid in lacking else ""
         rows.append([uid, study.split, why, VIEWS.join(study.pictures), VIEWS.join(kinds(study))])
