@@ -206,7 +206,7 @@ def _there(
                 f"{store.path}: {len(own) - taken} images are damaged, or their files have changed "
                 "since (making them again)"
             )
-        log.info(f"{store.path}: has {taken} of {len(ids)} images from an earlier run")
+        log.info(f"{store.path}: {taken} images are there from an earlier run")
     return there
 
 
