@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import snakemake
 from workflow.provenance import read_record
 
-from recap.core.errors import aligned, differences, listed
+from recap.core.documents import differences
+from recap.core.errors import aligned, listed
 from recap.plan.run import job_label
 
 CHECKED = ("9.27.",)  # versions of Snakemake whose reasons `due_jobs` can read

@@ -21,10 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+from filelock import lock_descriptor
 
 import snakemake_logger_plugin_recap as messages
 from recap.core.errors import RecapError
-from recap.core.files import remove_leftovers, try_lock
+from recap.core.files import remove_leftovers
 from recap.core.log import log
 from recap.core.process import LOCK_FOLDER, ending_with_us, lock_workflow
 
@@ -45,7 +46,9 @@ def lock_folder(results: str, *others: str) -> None:
     Path(results).mkdir(parents=True, exist_ok=True)
     try:
         killed = lock_workflow(LOCK_FOLDER)
-        if not try_lock(os.open(results, os.O_RDONLY)):  # until the process ends
+        if not lock_descriptor(
+            os.open(results, os.O_RDONLY), blocking=False
+        ):  # until the process ends
             sys.exit(
                 f"recap: the folder {results} is in use by a workflow of another folder; wait for "
                 "it, or stop it"

@@ -1,11 +1,9 @@
 """Feature files with changed bytes, thousands of each format: read or refused in a sentence; never
 a traceback, a hang or a half-written store."""
 
-import gzip
 import io
 import itertools
 import warnings
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -18,14 +16,13 @@ from helpers.feature_files import (
     regions,
     six_columns,
     ten_columns,
-    write_hdf5,
     write_npz,
     write_vinvl,
 )
 from helpers.importing import import_job
 from helpers.refusals import refused
 from recap.core.errors import DamagedFeatures, FeatureError
-from recap.features import formats, hdf5, importers, store
+from recap.features import importers, store
 from recap.features.importers import ImageIdLookup
 from recap.features.records import ImageFeatures, stored_arrays
 from recap.features.store import FeatureStore
@@ -40,12 +37,6 @@ ABOUT = {
     "made_with": "test",
 }
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """Let no answer of the process that reads HDF5 files take more than a second of work."""
-    monkeypatch.setattr(formats, "ask", hdf5.Reader(seconds=1).ask)
 
 
 @pytest.fixture(autouse=True)
@@ -162,25 +153,6 @@ def test_mutated_pth(tmp_path):
     check(parse, originals)
 
 
-@pytest.mark.slow
-def test_mutated_m2_hdf5(tmp_path, impatient):
-    path = write_hdf5(tmp_path / "m2.hdf5", ["features", "boxes", "grids", "size", "cls_prob"])
-    originals = [path.read_bytes()]
-    with h5py.File(path, "w", libver="latest") as file:
-        file["7_features"], file["7_boxes"] = regions(7)[:2]
-        file.create_dataset(
-            "7_cls_prob", data=np.full((3, 5), 0.2), chunks=(1, 5), compression="gzip"
-        )
-    originals.append(path.read_bytes())
-    bring = brings(tmp_path, "m2_hdf5", path)
-
-    def parse(content):
-        path.write_bytes(content)
-        bring()
-
-    check(parse, originals)
-
-
 def small_store(folder, **changes):
     def extract(groups):
         for image_id in itertools.chain.from_iterable(groups):
@@ -270,46 +242,6 @@ def test_each_image_is_compared_with_its_checksum_once_a_process(tmp_path, monke
     found.read([3, 5], "grid")
     found.column([1, 5], "boxes")
     assert seen == [["grid/values", "region/boxes", "region/values"]] * 3
-
-
-def test_file_that_spins_inside_the_hdf5_library_is_given_up(tmp_path):
-    path, reader = tmp_path / "endless.h5", hdf5.Reader(seconds=1)
-    path.write_bytes(gzip.decompress((Path(__file__).parent / "endless.h5.gz").read_bytes()))
-    with refused(FeatureError, "1 seconds"):
-        reader.ask(store.contents, path)
-    assert reader.ask(hdf5.names, small_store(tmp_path))  # and others are read again
-
-
-def test_process_that_reads_hdf5_files_starts_again_when_it_has_ended(tmp_path):
-    path, reader = small_store(tmp_path), hdf5.Reader()
-    reader.ask(hdf5.names, path)
-    reader._child.kill()
-    with refused(FeatureError, "-9"):
-        reader.ask(hdf5.names, path)
-    assert sorted(reader.ask(hdf5.names, path)) == [
-        "digests",
-        "grid",
-        "ids",
-        "image_sizes",
-        "origins",
-        "region",
-    ]
-    with refused(FeatureError, "/grid"):
-        reader.ask(hdf5.numbers, path, "grid")
-
-
-def test_answer_that_nobody_waited_for_is_not_given_to_the_next_question(tmp_path, monkeypatch):
-    path, reader = small_store(tmp_path), hdf5.Reader()
-    reader.ask(hdf5.names, path)
-
-    def interrupted():
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(hdf5.pickle, "load", lambda answers: interrupted())
-        with pytest.raises(KeyboardInterrupt):
-            reader.ask(store.contents, path)
-    assert reader.ask(hdf5.numbers, path, "ids").tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_store_whose_arrays_lie_is_refused(tmp_path):

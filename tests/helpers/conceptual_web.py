@@ -127,7 +127,5 @@ def write_conceptual(folder, *, train, test):
                 for n, kind in enumerate(kinds)
             ]
             tsv = write_tsv(folder / f"{name}.tsv", rows)
-            download(
-                tsv=tsv, out=folder / "images" / name, min_side=32, attempts=1, rounds=1, timeout=5
-            )
+            download(tsv=tsv, out=folder / "images" / name, min_side=32, attempts=1, timeout=5)
     return folder

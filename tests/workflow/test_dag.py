@@ -173,12 +173,11 @@ def test_a_row_needs_the_inputs_of_its_rule_and_nothing_of_other_rows(workspace)
         "features: tiny_imported, model: zodiac",
     )
     workspace.change("tables/tiny.yaml", "{kind: clusters, count: 1}, ", "")  # of both rows
-    workspace.change("features/tiny_grid.yaml", "grid: 2", "grid: 2\nword_tuning: {words: 5}")
     data = {"corpus_with_images_boxes": 1, "vocabulary": 1, "subset": 1}
     planned, _ = inputs_of_row(workspace, "tiny/transformer", "--stage", "xe")
-    assert planned == {**data, "tune": 1, **STORE}
+    assert planned == {**data, **STORE}
     planned, _ = inputs_of_row(workspace, "tiny/transformer")
-    assert planned == {**data, "tune": 1, **STORE, "train_xe": 1}
+    assert planned == {**data, **STORE, "train_xe": 1}
     planned, printed = inputs_of_row(workspace, "tiny/zodiac", "--inputs", "in")
     assert not planned
     assert (

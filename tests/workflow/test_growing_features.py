@@ -56,7 +56,7 @@ def test_a_store_holds_what_is_read_and_grows_without_training_anything_again(ha
     logs = "".join(
         path.read_text() for path in halved.folder.glob("logs/tiny/features/tiny_scenes/*.log")
     )
-    assert f"{len(second)} images: {len(first)} are in an earlier store" in logs
+    assert f"tiny_grid.h5: {len(first)} images are there from an earlier run" in logs
     assert (halved.folder / STORE).samefile(
         halved.folder / "work/tiny/stores/tiny_scenes/tiny_grid.h5"
     )

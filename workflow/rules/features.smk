@@ -36,8 +36,8 @@ def settings_of(w):
 
 
 def reader_of(w):
-    """Return the data set that a store is made from: the first that reads it."""
-    return readers(PLAN, w.dataset, w.features)[0]
+    """Return the data set whose captions and pictures a store is made from: the first that reads it."""
+    return readers(PLAN, w.dataset)[0]
 
 
 def source_notes(w):
@@ -103,7 +103,7 @@ rule pretrain:
     log:
         f"{LOGS}/pretrain/{{dataset}}/{{features}}.log",
     wildcard_constraints:
-        features=features_where(lambda features: features.trained_on() == "boxes"),
+        features=features_where(lambda features: features.trained_on_boxes()),
     threads: 2
     resources:
         gpu=GPU,
@@ -114,27 +114,6 @@ rule pretrain:
         "{RECAP} --log-file {log:q} run-step recap.features.training:pretrain"
         " --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
         " --device {DEVICE} --threads {threads} --out {output:q}"
-
-
-rule tune:
-    input:
-        **SOURCES,
-    output:
-        BACKBONE,
-    log:
-        f"{LOGS}/tune/{{dataset}}/{{features}}.log",
-    wildcard_constraints:
-        features=features_where(lambda features: features.trained_on() == "captions"),
-    threads: 2
-    resources:
-        gpu=GPU,
-    params:
-        spec=EXTRACTION["spec"],
-        code=code_digest("recap.features.training:tune"),
-    shell:
-        "{RECAP} --log-file {log:q} run-step recap.features.training:tune"
-        " --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads} --out {output:q}"
 
 
 rule used_images:

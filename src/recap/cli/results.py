@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from recap.cli.frame import Group
 from recap.cli.options import PARAMS, RESULTS, InputsFolder, Paths, print_columns
-from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
+from recap.core.errors import (
+    ConfigError,
+    DataError,
+    MissingData,
+    RecapError,
+    UnknownName,
+    counted,
+    nearest,
+)
 
 if TYPE_CHECKING:
     from recap.settings.specs import JudgedClaims
@@ -187,16 +195,15 @@ def check_published(
     With the data sets, captions are scored again by all of COCO's metrics. Without them, the
     published scores are used.
     """
-    from tempfile import TemporaryDirectory
-
-    from recap.core.log import progress
+    from recap.core.log import log, progress
+    from recap.data.corpus import Corpus
+    from recap.data.references import references_corpus
     from recap.report.docs import changed_pages
     from recap.report.published import (
         changed_means,
         changed_scores,
         dataset_of,
         published_runs,
-        read_corpora,
     )
 
     files = published_runs(into)
@@ -204,12 +211,21 @@ def check_published(
     scored = []
     if inputs:
         names = sorted({dataset_of(file, into) for file in files})
-        with TemporaryDirectory(prefix="recap-references-") as folder:
-            corpora = read_corpora(names, params, inputs, Path(folder))
-            scored = [file for file in files if dataset_of(file, into) in corpora]
-            again = progress(scored, name="scored again", unit="run")
-            changed = (changed_scores(file, corpora[dataset_of(file, into)]) for file in again)
-            _fail_on(chain.from_iterable(changed), str(into))
+        corpora = {}
+        for name in names:
+            try:
+                path = references_corpus(name, params=params, inputs=inputs, fetch=False)
+                corpora[name] = Corpus.read(path)
+            except DataError as error:
+                log.warning(f"{error} (its captions are not scored again)")
+        if names and not corpora:
+            raise MissingData(
+                f"{inputs}: has the captions of no published data set; correct the folder"
+            )
+        scored = [file for file in files if dataset_of(file, into) in corpora]
+        again = progress(scored, name="scored again", unit="run")
+        changed = (changed_scores(file, corpora[dataset_of(file, into)]) for file in again)
+        _fail_on(chain.from_iterable(changed), str(into))
     _fail_on(changed_pages(into, params), str(into))
     print(
         f"{into}: captions and scores of {counted(len(files), 'published run')} and all pages are "

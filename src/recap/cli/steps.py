@@ -18,7 +18,6 @@ TARGETS = (
     "recap.data.subsets:write_used",
     "recap.features.extraction:write_note",
     "recap.features.training:pretrain",
-    "recap.features.training:tune",
     "recap.report.figures:write_curves",
     "recap.report.figures:write_summary",
     "recap.report.figures:write_sweep",

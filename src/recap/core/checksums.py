@@ -13,8 +13,10 @@ import os
 import re
 from pathlib import Path
 
+from filelock import lock_descriptor
+
 from recap.core.errors import ChangedFile, DamagedFile
-from recap.core.files import try_lock, write_text
+from recap.core.files import write_text
 from recap.core.hashing import sha256_file
 
 NAME = "SHA256SUMS"
@@ -29,8 +31,7 @@ def record(*files: Path) -> None:
     folder, sums = files[0].parent, {file.name: sha256_file(file) for file in files}
     handle = os.open(folder, os.O_RDONLY)
     try:
-        # another job that lists its files in the same folder takes an instant
-        try_lock(handle, wait=True)
+        lock_descriptor(handle)  # another job that lists its files here takes an instant
         before = {
             name: digest for name, digest in recorded(folder).items() if (folder / name).exists()
         }

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,13 @@ from pydantic_core import from_json
 from recap.core.errors import ConfigError, DamagedFile, RecapError, nearest
 from recap.core.files import reading, write_text
 
-MOST_VALUES = 100_000
 # What PyYAML's own constructors let out for a date, a number or a tag that is none.
 _NO_VALUE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 _AGAIN = "delete it and repeat the command that makes it"
 _QUOTED = re.compile("'([^']*)'")
 _LONGEST = 80  # characters of a wrong value that are repeated
+_LONGEST_VALUE = 60  # characters of a value in a difference
+_SAME = 20  # of them before two long values differ
 HINT = "if it is one of your own, name its module in RECAP_PLUGINS"
 
 
@@ -86,13 +89,6 @@ def _parsed(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    def get_single_node(self) -> yaml.Node | None:
-        node: yaml.Node | None = super().get_single_node()
-        # A few lines of aliases can expand to more values than any memory holds.
-        if node is not None and _size(node, {}) > MOST_VALUES:
-            raise yaml.YAMLError(f"it expands to more than {MOST_VALUES:,} values; write less")
-        return node
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[Any, int] = {}
         for key_node, _ in node.value:
@@ -108,19 +104,6 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, wrong, mark)
             lines[key] = mark.line + 1
         return super().construct_mapping(node, deep)
-
-
-def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Return how many values a node has with its aliases expanded.
-
-    One that holds itself has too many.
-    """
-    if id(node) not in sizes:
-        sizes[id(node)] = MOST_VALUES + 1
-        pairs = node.value if isinstance(node, yaml.MappingNode) else [node.value]
-        parts = [part for pair in pairs for part in pair if isinstance(part, yaml.Node)]
-        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in parts)
-    return sizes[id(node)]
 
 
 @cache
@@ -198,3 +181,41 @@ def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
                 node = definitions[names[0]]
         known = set(node.get("properties", {})) or known
     return keys, sorted(known)
+
+
+def differences(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    names: Mapping[str, str] | None = None,
+    prefix: str = "",
+) -> list[str]:
+    """Return the keys in which nested mappings differ, with both values.
+
+    Keys at the top may have other names.
+    """
+    lines = []
+    for key in sorted({*old, *new}):
+        path = prefix + (names or {}).get(key, key)
+        first, second = old.get(key), new.get(key)
+        if isinstance(first, dict) and isinstance(second, dict):
+            lines += differences(first, second, None, f"{path}.")
+        elif key not in old:
+            lines.append(f"{path} (new) {_cut(json.dumps(second))}")
+        elif key not in new:
+            lines.append(f"{path} (gone)")
+        elif first != second:
+            texts = [json.dumps(first), json.dumps(second)]
+            start = max(0, len(os.path.commonprefix(texts)) - _SAME)
+            lines.append(f"{path} {_cut(texts[0], start)} -> {_cut(texts[1], start)}")
+    return lines
+
+
+def _cut(text: str, start: int = 0) -> str:
+    """Return a text as it is, or the part of a long one from ``start`` on, with ``...`` for what is
+    left out."""
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    end = start + _LONGEST_VALUE
+    before = "..." if start > 0 else ""
+    after = "..." if end < len(text) else ""
+    return f"{before}{text[start:end]}{after}"

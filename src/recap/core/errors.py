@@ -8,17 +8,13 @@ below them such as `MissingFile` what happened, so that callers need not read th
 from __future__ import annotations
 
 import difflib
-import json
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
 _LISTED = 8  # likest names in one sentence
-# Characters that stay of a sentence that a value of a file made longer.
-_HEAD = 400  # where it is
-_TAIL = 200  # what to do
-_LONGEST_VALUE = 60  # characters of a value in a difference
-_SAME = 20  # of them before two long values differ
+_HEAD, _TAIL = (
+    400,
+    200,
+)  # characters of a sentence that a value of a file made longer: where it is, and what to do
 
 
 class RecapError(Exception):
@@ -147,40 +143,3 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 def listed(names: Sequence[str], most: int = 3) -> str:
     """Return names in one line: the first few, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def differences(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    names: Mapping[str, str] | None = None,
-    prefix: str = "",
-) -> list[str]:
-    """Return the keys in which nested mappings differ, with both values.
-
-    Keys at the top may have other names.
-    """
-    lines = []
-    for key in sorted({*old, *new}):
-        path = prefix + (names or {}).get(key, key)
-        first, second = old.get(key), new.get(key)
-        if isinstance(first, dict) and isinstance(second, dict):
-            lines += differences(first, second, None, f"{path}.")
-        elif key not in old:
-            lines.append(f"{path} (new) {_cut(json.dumps(second))}")
-        elif key not in new:
-            lines.append(f"{path} (gone)")
-        elif first != second:
-            texts = [json.dumps(first), json.dumps(second)]
-            start = max(0, len(os.path.commonprefix(texts)) - _SAME)
-            lines.append(f"{path} {_cut(texts[0], start)} -> {_cut(texts[1], start)}")
-    return lines
-
-
-def _cut(text: str, start: int = 0) -> str:
-    """Return a text, or of a long one the part from ``start`` on, with ``...`` for the rest."""
-    if len(text) <= _LONGEST_VALUE:
-        return text
-    end = start + _LONGEST_VALUE
-    before = "..." if start > 0 else ""
-    after = "..." if end < len(text) else ""
-    return f"{before}{text[start:end]}{after}"

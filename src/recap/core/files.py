@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import csv
 import errno
-import fcntl
 import io
 import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout, lock_descriptor
 
 from recap.core.errors import OF_FILES, DataError, InUse, RecapError, first_line
 from recap.core.log import log
@@ -111,7 +111,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             handle, name = tempfile.mkstemp(
                 dir=path.parent, prefix=f".{path.name}.", suffix=".part"
             )
-            if try_lock(handle) and os.fstat(handle).st_nlink:
+            if lock_descriptor(handle, blocking=False) and os.fstat(handle).st_nlink:
                 break
             os.close(handle)  # another writer took it for a leftover before it was locked
     temporary = Path(name)
@@ -139,7 +139,7 @@ def remove_leftovers(folder: Path, names: str) -> None:
     for match in sorted(parts, key=lambda match: -len(match[0])):
         # Another process may remove it at the same time; that of another user stays.
         with suppress(FileNotFoundError, PermissionError), (folder / match[1]).open("rb") as part:
-            if try_lock(part.fileno()):
+            if lock_descriptor(part.fileno(), blocking=False):
                 (folder / match[0]).unlink(missing_ok=True)
 
 
@@ -149,49 +149,32 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def try_lock(handle: int, *, wait: bool = False) -> bool:
-    """Take the kernel's lock of an open file, which ends with its process.
-
-    Return whether it is ours now.
-    """
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        wrong = (
-            f"this file system has no locks ({error.strerror}); work in a folder on another disk"
-        )
-        raise RecapError(wrong) from error
-    return True
-
-
 @contextmanager
 def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
     """Hold the lock file ``path``, which ends with its process.
 
     A second process waits and says for ``what``.
     """
-    end = time.monotonic() + wait_seconds
+    # A soft lock, where the file system has no other, would outlive a killed process.
+    lock = FileLock(path, fallback_to_soft=False)
+    used = f"{what} is in use by another process"
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        while not try_lock(handle):
-            if time.monotonic() > end:
-                wrong = f"{what} is in use by another process (lock {path})"
-                raise InUse(f"{wrong}; let that process end, then run this again")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
             if wait_seconds:
-                log.info(
-                    f"{what} is in use by another process: waiting for it, at most "
-                    f"{wait_seconds:g} s"
-                )
-                wait_seconds = 0
-            time.sleep(0.1)
+                log.info(f"{used}: waiting for it, at most {wait_seconds:g} s")
+            try:
+                lock.acquire(timeout=wait_seconds)
+            except Timeout as error:
+                raise InUse(
+                    f"{used} (lock {path}); let that process end, then run this again"
+                ) from error
+    try:
         yield
     finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)  # now: a child process may have the file open, too
-        os.close(handle)
+        lock.release()
 
 
 def no_formula(text: str) -> str:

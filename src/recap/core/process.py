@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import resource
 import shutil
@@ -19,8 +18,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
+from filelock import lock_descriptor, unlock_descriptor
+
 from recap.core.errors import InUse, RecapError, first_line
-from recap.core.files import try_lock
 from recap.core.log import log
 
 LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
@@ -87,7 +87,8 @@ def lock_workflow(folder: Path) -> bool:
     """
     process = folder / "process"
     folder.mkdir(parents=True, exist_ok=True)
-    if not try_lock(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)):
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    if not lock_descriptor(handle, blocking=False):
         number = process.read_text() if process.exists() else "unknown"
         raise InUse(
             f"{Path.cwd()}: another workflow is running here (process {number}); wait for it, or "
@@ -153,12 +154,13 @@ def claim(device: str, number: int = 1) -> None:
     taken: dict[str, int] = {}
     while True:
         for name, file in zip(places, files, strict=True):
-            if len(taken) < number and name not in taken and try_lock(file):
+            wanted = len(taken) < number and name not in taken
+            if wanted and lock_descriptor(file, blocking=False):
                 taken[name] = file
         if len(taken) == number:
             break
         while taken:  # all or none, for another job may wait for these and hold the rest
-            fcntl.flock(taken.popitem()[1], fcntl.LOCK_UN)
+            unlock_descriptor(taken.popitem()[1])
         if not waits:
             log.info(
                 f"all {len(places)} places on GPUs are taken by jobs of this workflow: waiting for "

@@ -25,7 +25,7 @@ from recap.core.errors import DataError, nearest
 from recap.core.files import atomic_path, reading
 from recap.core.log import log
 from recap.core.process import limited_memory
-from recap.data.files.images import ImageSource
+from recap.data.files.images import VIEWS, ImageSource
 from recap.data.tokenizer import one_line
 from recap.settings.datasets import Dataset, DatasetConfig, PicturesAlone
 from recap.settings.kinds import resolve
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 CORPUS = "corpus.parquet"
 SPLITS = ("train", "val", "test")
-# parts the files of an example that is seen in several pictures: "frontal.png|lateral.png"
-VIEWS = "|"
 COLUMNS = ("image_id", "file", "split", "caption_id", "caption", "tokens")
 # Rows of a row group: what writer and reader hold at once (about 50 MB of Python objects).
 ROWS = 50_000

@@ -23,9 +23,9 @@ from recap.core.errors import MetricError, first_line
 from recap.core.hashing import sha256_file
 from recap.core.log import progress
 from recap.data.corpus import CORPUS, Corpus, pictures_of
+from recap.data.files.images import read_photo
 from recap.metrics.base import Captions, Metric, Result
 from recap.settings.datasets import PICTURES
-from recap.tables.contact_sheet import read_photo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

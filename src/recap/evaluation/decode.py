@@ -150,8 +150,15 @@ class Decoder:
 
     def candidates(self, image_ids: Sequence[int], name: str) -> Candidates:
         """Search captions; the name is for the progress line."""
-        searched = self.model, self.sources, image_ids, self.settings, self._endings
-        return decode_candidates(*searched, device=self.device, name=name)
+        return decode_candidates(
+            self.model,
+            self.sources,
+            image_ids,
+            self.settings,
+            self._endings,
+            device=self.device,
+            name=name,
+        )
 
     def cached(self, image_ids: Sequence[int], file: Path, name: str) -> Candidates:
         """Return captions that an interrupted job left of this search, or search and write them."""

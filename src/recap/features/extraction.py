@@ -6,7 +6,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -21,9 +20,8 @@ from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource
 from recap.data.subsets import read_used
 from recap.features.ahead import in_order, prefetch
-from recap.features.origins import Origins, of_pictures
 from recap.features.records import GRID, ImageFeatures
-from recap.features.write import Extract, Part, build_store
+from recap.features.write import Extract, FilesOf, Part, build_store
 from recap.plan.source import code_digest
 from recap.settings.features import Features, FeaturesConfig
 from recap.settings.kinds import resolve
@@ -47,8 +45,9 @@ class ExtractionJob:
     out: Path  #: the store
     device: str = "auto"  #: auto, cpu or cuda
     threads: int = 2  #: how many pictures or batches are prepared at a time
-    #: weights that the step `pretrain` or `tune` made, for settings that ask for it
-    trained: Path | None = None
+    trained: Path | None = (
+        None  #: weights that the step `pretrain` made, for settings that ask for it
+    )
     boxes: Path | None = None  #: a store whose main stream has boxes, for settings that name one
     cells: Path | None = None  #: a store with a grid, for settings that pool one
     #: files that the data set's reader wrote beside the corpus, if settings name some
@@ -143,11 +142,6 @@ class Pictures:
             source.read(file)  # raises, and says where it was looked for
         return Pictures(views, source, corpus)
 
-    @cached_property
-    def origins(self) -> Origins:
-        """What tells the bytes of these pictures from others."""
-        return of_pictures(self.source, self.views)
-
     def open(self, image_id: int) -> list[Image]:
         """Return the views of an image, decoded, as RGB."""
         return [self.source.open_rgb(file) for file in self.views[image_id]]
@@ -193,13 +187,22 @@ def extract(
     encoder: Encoder,
     pictures: Pictures,
     *,
-    origins: Origins | None = None,
-    made_from: Sequence[str] = (),
+    stores: Sequence[Path] = (),
 ) -> None:
-    """Write the store that an encoder makes from pictures.
+    """Write the store that an encoder makes from pictures, and from other ``stores``."""
 
-    ``origins`` and ``made_from`` as for `write`.
-    """
+    views = pictures.corpus.views()  # also of images that only an earlier run was to extract
+
+    def files(image_id: int) -> list[Path] | None:
+        if image_id not in views:
+            return None
+        out = list(stores)
+        for place in map(pictures.source.locate, views[image_id]):
+            if place is not None:
+                root, name = place
+                out.append(root / name if root.is_dir() else root)
+        return out
+
     write(
         spec,
         job,
@@ -207,8 +210,7 @@ def extract(
         ids=list(pictures.views),
         attributes=encoder.attributes,
         streams=encoder.streams,
-        origins=origins or pictures.origins,
-        made_from=made_from,
+        files=files,
     )
     pictures.source.warn_of_lying()
 
@@ -256,7 +258,7 @@ def write(
     ids: Sequence[int],  # of all images
     attributes: Mapping[str, str],  # what the store says of the extractor
     streams: Sequence[str],  # names of the streams that every image has, the main one first
-    origins: Origins,  # what tells the bytes of each image's files from others
+    files: FilesOf,  # what each image is made from
     made_from: Sequence[str] = (),  # hashes of files that all images depend on
 ) -> None:
     """Write the store of a job, or take up an interrupted run."""
@@ -274,24 +276,21 @@ def write(
         attributes=attributes,
         extract=features,
         streams=streams,
-        origins=origins,
+        files=files,
     )
 
 
 def weights_file(spec: FeaturesConfig, job: ExtractionJob) -> Path | None:
     """Return the file with an encoder's weights, or None where a library or a seed gives them."""
-    if spec.trained_on() and job.trained is None:
-        step = "pretrain" if spec.trained_on() == "boxes" else "tune"
-        raise ConfigError(
-            f"the weights are trained first: say with --trained which file the step `{step}` made"
-        )
-    return job.trained if spec.trained_on() else initial_weights(spec, job.inputs)
-
-
-def initial_weights(spec: FeaturesConfig, inputs: Path) -> Path | None:
-    """Return the file that ``weights`` of the settings names, if it names one."""
+    if spec.trained_on_boxes():
+        if job.trained is None:
+            raise ConfigError(
+                "the weights are trained first: say with --trained which file the step `pretrain` "
+                "made"
+            )
+        return job.trained
     name = getattr(spec, "weights", None)
-    return inputs / name if name in spec.outside_files() else None
+    return job.inputs / name if name in spec.outside_files() else None
 
 
 def write_note(spec: Features, *, code: str, files: Sequence[Path], out: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
@@ -11,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,14 +17,13 @@ from recap.core.errors import DamagedFeatures, FeatureError
 from recap.core.files import reading
 from recap.core.log import progress
 from recap.core.process import cause
-from recap.features.hdf5 import UnreadableHdf5, ask, names, numbers
 from recap.features.importers import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
-from recap.features.origins import Mark, Origins, file_mark, of_files
-from recap.features.records import GRID, REGION, ImageFeatures, image_digest
+from recap.features.records import GRID, REGION, ImageFeatures
 from recap.settings.features import ImportedFeatures
 
 _LONGEST_ID = 1024
 _LONGEST_SIDE = 2**20  # pixels
+_LARGEST = 2**29  # bytes of one dataset of HDF5; more is no feature of one picture
 _MOST = 2**31 - 1  # of a whole number: sides are stored as int32
 _WITH_BOX = 2054  # numbers of a VinVL vector, which ends with its box
 _NO_ROWS = (0, 0), {REGION: np.empty((0, 0))}
@@ -85,7 +82,7 @@ class Lines(ABC):
                     break
                 except FeatureError:
                     del self._entries[image_id]
-        self.ids, self.origins = list(self._entries), Origins(self._mark, self._content)
+        self.ids = list(self._entries)
 
     def _starts(self, path: Path) -> Iterator[tuple[int, bytes]]:
         """Yield byte position and beginning of each line."""
@@ -109,12 +106,9 @@ class Lines(ABC):
     def parse(self, fields: list[bytes]) -> tuple[tuple[int, int], dict[str, np.ndarray]]:
         """Return width and height of a picture, and its arrays; ValueError of other fields."""
 
-    def _mark(self, image_id: int) -> Mark:
-        path, start, _ = self._entries[image_id]
-        return [[start, 0], file_mark(path)]
-
-    def _content(self, image_id: int) -> str:
-        return hashlib.sha256(self._line(image_id)).hexdigest()
+    def files(self, image_id: int) -> list[Path]:
+        """Return the file with the line of an image."""
+        return [self._entries[image_id][0]]
 
     def _line(self, image_id: int) -> bytes:
         path, start, _ = self._entries[image_id]
@@ -261,7 +255,10 @@ class GridFeatsPth:
         """Find the files; ``spec.grid`` 0 keeps the h x w cells as they are."""
         self._files, self._grid = _files(only_path(paths, "folder"), ".pth", lookup), spec.grid
         self.ids = list(self._files)
-        self.origins = of_files(lambda image_id: [self._files[image_id]])
+
+    def files(self, image_id: int) -> list[Path]:
+        """Return the file of an image."""
+        return [self._files[image_id]]
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the cells of one image in raster order."""
@@ -311,9 +308,10 @@ class NpzFolder:
                 f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder "
                 "away"
             )
-        self.origins = of_files(
-            lambda image_id: [files[image_id] for files in (self._files, self._boxes) if files]
-        )
+
+    def files(self, image_id: int) -> list[Path]:
+        """Return the files with the vectors and the boxes of an image."""
+        return [files[image_id] for files in (self._files, self._boxes) if files]
 
     @cached_property
     def streams(self) -> tuple[str]:
@@ -388,7 +386,12 @@ class M2Hdf5:
     ) -> None:
         """Find the images and what there is of each."""
         (self._path,) = plain_files([only_path(paths, "HDF5 file")], "one HDF5 file")
-        self._names, self._datasets = EntryIndex(), set(self._ask(str(self._path), names))
+        import h5py
+
+        self._names = EntryIndex()
+        with self._reading(str(self._path)):
+            self._file = h5py.File(self._path, "r", locking=False)
+            self._datasets = set(self._file)
         suffixes = {key.rpartition("_")[2] for key in self._datasets}
         self.streams = tuple(
             s for s, suffix in ((REGION, "features"), (GRID, "grids")) if suffix in suffixes
@@ -403,7 +406,10 @@ class M2Hdf5:
             if suffix == main:
                 self._names.add(lookup.image_id(name, str(self._path)), name, str(self._path))
         self.ids = list(self._names)
-        self.origins = Origins(lambda image_id: [file_mark(self._path)], self._content)
+
+    def files(self, image_id: int) -> list[Path]:
+        """Return the one file."""
+        return [self._path]
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return all streams and columns of one image."""
@@ -427,10 +433,6 @@ class M2Hdf5:
             size = round(float(sides[1])), round(float(sides[0]))
         return ImageFeatures(image_id, size, arrays)
 
-    def _content(self, image_id: int) -> str:
-        record = self.read(image_id)
-        return image_digest({**dict(record.values), "size": np.asarray(record.size)}).hex()
-
     def _has(self, image_id: int, suffix: str) -> bool:
         return f"{self._names[image_id]}_{suffix}" in self._datasets
 
@@ -441,15 +443,28 @@ class M2Hdf5:
             raise FeatureError(
                 f"{where}: missing, though other images have it; fetch the file again"
             )
-        array = np.asarray(self._ask(where, numbers, name))
+        with self._reading(where):
+            array = self._numbers(name)
         if not array.shape[:1] or not array.shape[0]:
             raise no_rows(image_id, where)
         return array
 
-    def _ask(self, where: str, function: Any, *arguments: str) -> Any:
+    def _numbers(self, name: str) -> np.ndarray:
+        data = self._file[name]
+        if getattr(data, "dtype", None) is None or data.dtype.kind not in "fiu":
+            raise ValueError(f"{data.name} is no dataset of numbers")
+        if data.size * data.dtype.itemsize > _LARGEST:
+            raise ValueError(
+                f"{data.name} says that it has the shape {list(data.shape)}, too large for one "
+                "image"
+            )
+        return np.asarray(data[()])
+
+    @contextmanager
+    def _reading(self, where: str) -> Iterator[None]:
         try:
-            return ask(function, self._path, *arguments)
-        except UnreadableHdf5 as error:
+            yield
+        except Exception as error:  # h5py raises whatever the damaged bytes happen to mean
             raise DamagedFeatures(
-                f"{where}: truncated or no HDF5 file ({error}); fetch it again"
+                f"{where}: truncated or no HDF5 file ({cause(error)[:200]}); fetch it again"
             ) from error

@@ -20,7 +20,6 @@ from recap.core.errors import ConfigError, FeatureError
 from recap.features.ahead import alike
 from recap.features.backbones import TimmEncoder
 from recap.features.extraction import ExtractionJob, Pictures, encoded, extract, weights_file
-from recap.features.origins import check_unchanged, hashed, of_store
 from recap.features.records import REGION, ImageFeatures
 from recap.features.store import CHANNEL_SCALE, FeatureStore
 from recap.settings.features import CropFeatures, GridFeatures
@@ -42,27 +41,22 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # the parallel work is left to our own threads
     try:
-        made_from = (
-            [_standardise(backbone, pictures, threads=job.threads)] if spec.standardises() else []
-        )
-        extract(spec, job, backbone, pictures, made_from=made_from)
+        if spec.standardises():
+            _standardise(backbone, pictures, threads=job.threads)
+        extract(spec, job, backbone, pictures)
     finally:
         torch.set_num_threads(before)
 
 
-def _standardise(backbone: Backbone, pictures: Pictures, *, threads: int) -> str:
-    """Set the scale of the channels; return the hash of the pictures that decide it."""
+def _standardise(backbone: Backbone, pictures: Pictures, *, threads: int) -> None:
+    """Set the scale of the channels, on which all features depend."""
     views, training = pictures.corpus.views(), pictures.corpus.image_ids("train")
     ids = training[:: -(-len(training) // STANDARDISED_OVER)]
     sample = replace(pictures, views={image_id: views[image_id] for image_id in ids})
-    before = {image_id: sample.origins.mark(image_id) for image_id in ids}
     rows = np.concatenate(
         [record.values for record in encoded(backbone, sample, [ids], threads=threads)]
     )
     backbone.scale = ChannelScale.of(rows.reshape(-1, backbone.spec.grid**2, rows.shape[1]))
-    made_from = hashed("\n".join(sample.origins.content(image_id) for image_id in ids)).hex()
-    check_unchanged(sample.origins, before)
-    return made_from
 
 
 @dataclass(frozen=True)
@@ -259,7 +253,7 @@ def extract_crops(spec: CropFeatures, job: ExtractionJob) -> None:
     boxes.column([int(boxes.ids[0])], "boxes")  # says now that the store has none
     device = select_device(job.device)
     encoder = CropEncoder(spec, weights=weights_file(spec, job), device=device, boxes=boxes)
-    extract(spec, job, encoder, pictures, origins=of_store(boxes, pictures.origins))
+    extract(spec, job, encoder, pictures, stores=[job.boxes])
 
 
 @dataclass(frozen=True)

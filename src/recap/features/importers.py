@@ -21,7 +21,6 @@ from recap.core.log import log
 from recap.core.process import limited_memory
 from recap.data.corpus import Corpus
 from recap.features.extraction import ExtractionJob, describe, write
-from recap.features.origins import Origins
 from recap.features.records import REGION, ImageFeatures
 from recap.features.store import FeatureStore
 from recap.settings.features import FORMATS, ImportedFeatures
@@ -39,7 +38,9 @@ class Source(Protocol):
 
     streams: tuple[str, ...]  #: names of the streams that every image has, the main one first
     ids: list[int]
-    origins: Origins  #: tells which bytes each image is made from
+
+    def files(self, image_id: int) -> list[Path]:
+        """Return the files that an image is read from."""
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the features of one image; ``values`` is a dictionary."""
@@ -60,6 +61,7 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
     lookup = ImageIdLookup(files, spec.names)
     source: Source = FORMATS.get(spec.format)(paths, lookup, spec)
     wanted = job.wanted(files, job.corpus) if files and job.corpus else None
+    available = set(source.ids)
     ids = _wanted(source.ids, paths[0], wanted, spec.damaged, lookup.unfit)
 
     def features(groups: list[list[int]]) -> Iterator[ImageFeatures]:
@@ -79,7 +81,7 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
         ids=ids,
         attributes=attributes,
         streams=source.streams,
-        origins=source.origins,
+        files=lambda image_id: source.files(image_id) if image_id in available else None,
     )
     if job.part is not None:
         return None

@@ -25,7 +25,6 @@ from recap.data.corpus import Corpus
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
 from recap.data.datasets.scenes import painted_mask
 from recap.features.extraction import ExtractionJob, describe, write
-from recap.features.origins import Origins, of_store
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.features.store import FeatureStore
 from recap.settings.features import BOXES, PooledFeatures
@@ -59,7 +58,7 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
         ids=ids,
         attributes=describe(spec, cells_hash=cells.made_by(), **own),
         streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
-        origins=of_store(cells, Origins()),
+        files=lambda image_id: [cells.path],
         made_from=[sha256_file(path) for path in job.products],
     )
 

@@ -2,11 +2,10 @@
 
 Datasets of a file: ``ids`` int64 [images], rising; ``image_sizes`` int32 [images, 2], width and
 height in pixels (0, 0 where an imported file does not say); ``digests`` uint8 [images, 32], the
-sha256 of each image's rows; ``origins`` uint8 [images, 32], the sha256 of what each image is made
-from. For each stream (``grid``, ``region``, ``segment``): ``<stream>/values`` [rows of all images,
-dim] in one piece and not compressed, so that it can be mapped; ``<stream>/offsets`` int64 [images +
-1]: image i has the rows offsets[i] to offsets[i + 1]; and, where they exist, further columns [rows,
-...] of ``recap.features.records.COLUMNS``.
+sha256 of each image's rows. For each stream (``grid``, ``region``, ``segment``):
+``<stream>/values`` [rows of all images, dim] in one piece and not compressed, so that it can be
+mapped; ``<stream>/offsets`` int64 [images + 1]: image i has the rows offsets[i] to offsets[i + 1];
+and, where they exist, further columns [rows, ...] of ``recap.features.records.COLUMNS``.
 
 HDF5 has checksums of its structure, the attributes have those of the index and of themselves, and
 each image has its digest: the first two are compared when a store is opened, a digest when a
@@ -53,7 +52,6 @@ class Index:
     ids: np.ndarray  # int64 [images], rising
     sizes: np.ndarray  # int32 [images, 2], width and height
     digests: np.ndarray  # uint8 [images, 32], the sha256 of each image's rows
-    origins: np.ndarray  # uint8 [images, 32], the sha256 of what each image is made from
     offsets: dict[str, np.ndarray]  # int64 [images + 1] of each stream
 
     def attributes(self, header: Mapping[str, str]) -> dict[str, str]:
@@ -102,9 +100,7 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
         if attributes["layout"] != LAYOUT:
             raise ValueError(f"layout {attributes['layout']!r}, this version reads {LAYOUT!r}")
         offsets = {stream: file[stream]["offsets"][()] for stream in attributes["streams"].split()}
-        ids, sizes, digests, origins = (
-            file[name][()] for name in ("ids", "image_sizes", "digests", "origins")
-        )
+        ids, sizes, digests = (file[name][()] for name in ("ids", "image_sizes", "digests"))
         arrays = {}
         for stream, ends in offsets.items():
             for name in (VALUES, *(name for name in COLUMNS if name in file[stream])):
@@ -118,7 +114,7 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
                     raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
                 row = np.dtype((data.dtype, data.shape[1:]))
                 arrays[f"{stream}/{name}"] = Rows(path, row, len(data), place)
-    return attributes, Index(ids, sizes, digests, origins, offsets), arrays
+    return attributes, Index(ids, sizes, digests, offsets), arrays
 
 
 class FeatureStore:
@@ -151,12 +147,11 @@ class FeatureStore:
                 f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and "
                 "extract it again"
             ) from error
-        self.ids = index.ids
-        self.image_sizes = index.sizes
-        self.digests = index.digests
-        self.origins = index.origins
-        self.offsets = index.offsets
-        self.streams = list(index.offsets)  # the extractor put the main one first
+        self.ids, self.image_sizes, self.digests = index.ids, index.sizes, index.digests
+        self.offsets, self.streams = (
+            index.offsets,
+            list(index.offsets),
+        )  # the extractor put the main one first
         self.stream = self._named(stream or self.streams[0])  # that is read if no other is named
         self.dim = self.shape(self.stream)[1]  # length of its feature vectors
         # Changes when extractor, weights, images or any stored number change.

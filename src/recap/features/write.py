@@ -16,9 +16,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,19 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import FeatureError
 from recap.core.files import atomic_path, remove_leftovers, writing
 from recap.core.log import log, progress
-from recap.features.origins import MERGING, SHARD, Earlier, Notes, Origins, hashed, notes_of
 from recap.features.records import GRID, VALUES, ImageFeatures, image_digest, stored_arrays
 from recap.features.store import MAGIC, FeatureStore, Index, Rows
 
 Extract = Callable[[list[list[int]]], Iterator[ImageFeatures]]
+# The files that an image is made from; None: there is no such image any more.
+FilesOf = Callable[[int], Iterable[Path] | None]
 Form = Mapping[str, np.dtype]  # a row of each array by its path (``grid/values``), with its shape
 # stores and shards with the ids of images, ascending
 Sources = dict[Path, tuple[FeatureStore, list[int]]]
 
-_OURS = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.(shard|merging)\.h5(\.origins\.json)?")
+SHARD = ".shard.h5"
+MERGING = ".merging.h5"  # a store that is being filled from shards
+_OURS = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.(shard|merging)\.h5")
 _PAGE = 4096  # bytes
 
 
@@ -67,7 +70,6 @@ class Finished(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     header: dict[str, str]
-    shards: list[str]  # names of the shards of all parts
     ids: list[int]  # of all images, ascending
 
 
@@ -78,15 +80,14 @@ def build_store(  # noqa: C901
     ids: Sequence[int],  # all image ids, in any order
     shard_size: int,  # images per shard; an interrupted run loses at most one shard of work
     dtype: str,  # float16 or float32, the type of the stored values
-    # 16 hex digits, a hash of all that an image's values
-    # depend on but the bytes that `origins` tells of
-    job: str,
+    job: str,  # 16 hex digits, a hash of all that an image's values depend on but its `files`
     attributes: Mapping[str, str],  # extractor, extractor_hash, weights_sha256, made_with
-    # gets the ids of the missing shards, one list per shard, and yields features in that order
+    # gets the ids of the missing images, one list per shard, and yields features in that order
     extract: Extract,
     # names of the streams that every image has, the main one first
     streams: Sequence[str] = (GRID,),
-    origins: Origins | None = None,  # what each image is made from; None: nothing that could change
+    # what each image is made from
+    files: FilesOf = lambda image_id: (),
     # another name of the store, which grows from it when `out` is gone and drops no image
     kept: Path | None = None,
     # extract a share of the shards alone, and note what all parts are merged by
@@ -94,7 +95,7 @@ def build_store(  # noqa: C901
 ) -> None:
     """Extract what earlier runs have not left, pack all into ``out``, and remove the shards.
 
-    Images of another ``job``, or made from other bytes, are never used.
+    Images of another ``job``, or with files that have changed since, are made again.
     """
     ordered = sorted({int(image_id) for image_id in ids})
     if not ordered:
@@ -103,60 +104,29 @@ def build_store(  # noqa: C901
         _check_writable(path)
     remove_leftovers(shards, _OURS.pattern)
     header = {**attributes, "dtype": dtype, "job": job, "streams": " ".join(streams)}
-    notes = Notes(origins or Origins(), ordered, _noted(shards, job, kept))
-    earlier = Earlier(ordered, job=job, notes=notes)
-    before = earlier.add(out)
-    if (
-        part is None
-        and before is not None
-        and before.ids.tolist() == ordered
-        and not earlier.lacks(ordered)
-    ):
-        log.info(f"{out}: already there, made by this job")
-        _remove_shards(shards)
-        return
-    earlier.add(kept, others=True)
-    if earlier.stores:
-        log.info(f"{len(ordered)} images: {len(earlier.stores)} are in an earlier store")
-    rest = earlier.lacks(ordered)
-    groups = [rest[start : start + shard_size] for start in range(0, len(rest), shard_size)]
-    pieces = {shards / f"{job}-{_set_hash(group)}{SHARD}": group for group in groups}
-    # What is left of runs that were to make other images, and of an unfinished merge.
-    for path in sorted(
-        {*shards.glob(f"{job}-*{MERGING}"), *shards.glob(f"{job}-*{SHARD}")} - pieces.keys()
-    ):
-        earlier.add(path)
-    pieces = {path: lacking for path, group in pieces.items() if (lacking := earlier.lacks(group))}
-    own = list(pieces) if part is None else list(pieces)[part.number :: part.count]
-    missing = []
-    for path in own:
-        earlier.add(path)
-        if earlier.lacks(pieces[path]):  # it is going to be replaced
-            earlier.stores = {
-                image_id: store for image_id, store in earlier.stores.items() if store.path != path
-            }
-            missing.append(path)
-    if len(missing) < len(own):
-        log.info(
-            f"{shards}: {len(own) - len(missing)} of {len(own)} shards are there from an earlier "
-            "run"
-        )
-    wanted = [pieces[path] for path in missing]
-    records = iter(
-        progress(extract(wanted), name=out.stem, unit="images", total=sum(map(len, wanted)))
+    groups = [ordered[start : start + shard_size] for start in range(0, len(ordered), shard_size)]
+    own = groups if part is None else groups[part.number :: part.count]
+    there = _there(
+        _earlier(out, kept, shards, job), set(chain.from_iterable(own)), grown=kept, files=files
     )
-    for path in missing:
-        _write_shard(path, pieces[path], records, header=header, notes=notes)
+    missing = []
+    for group in own:
+        lacking = [image_id for image_id in group if image_id not in there]
+        if lacking:
+            missing.append(lacking)
+    records = iter(
+        progress(extract(missing), name=out.stem, unit="images", total=sum(map(len, missing)))
+    )
+    for group in missing:
+        path = shards / f"{job}-{_set_hash(group)}{SHARD}"
+        _write_shard(path, group, records, header=header)
+        there |= dict.fromkeys(group, FeatureStore(path))
     if next(records, None) is not None:
         raise FeatureError(f"{out}: the extractor gave more images than were asked for")
     if part is not None:
-        write_json(
-            part.done, {"header": header, "shards": [path.name for path in pieces], "ids": ordered}
-        )
+        write_json(part.done, {"header": header, "ids": sorted({*ordered, *there})})
         return
-    for path in missing:
-        earlier.add(path)
-    _finish(earlier, out, shards=shards, kept=kept, header=header, notes=notes)
+    _finish(there, out, shards=shards, kept=kept, header=header)
 
 
 def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | None) -> None:
@@ -174,58 +144,102 @@ def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | 
                 "set `extraction_parts: 1`"
             )
     first = parts[0]
-    job = first.header["job"]
-    earlier = Earlier(first.ids, job=job, notes=None)
-    unfinished = sorted(
-        shards.glob(f"{job}-*{MERGING}"), key=lambda path: path.stat().st_mtime_ns, reverse=True
-    )
-    # The parts have compared the others with their pictures; what they made anew comes first.
-    for path in [
-        *(shards / name for name in first.shards),
-        *unfinished,
-        *sorted(shards.glob(f"{job}-*{SHARD}")),
-        out,
-    ]:
-        earlier.add(path)
-    earlier.add(kept, others=True)
-    if lacking := earlier.lacks(first.ids):
+    there = _there(_earlier(out, kept, shards, first.header["job"]), set(first.ids))
+    lacking = [image_id for image_id in first.ids if image_id not in there]
+    if lacking:
         raise FeatureError(
             f"{shards}: no part has the features of image id {lacking[0]} and {len(lacking) - 1} "
             f"others; delete {files[0]} and the files beside it, and make the parts again"
         )
-    notes = Notes(Origins(), (), _noted(shards, job, kept))
-    _finish(earlier, out, shards=shards, kept=kept, header=first.header, notes=notes)
+    _finish(there, out, shards=shards, kept=kept, header=first.header)
+
+
+def _earlier(out: Path, kept: Path | None, shards: Path, job: str) -> list[FeatureStore]:
+    """Open what earlier runs of a job have left: stores, shards and unfinished merges, the newest
+    first."""
+    names = [kept, out] if kept is not None else [out]
+    paths = [path for path in names if path.exists()]
+    paths += sorted([*shards.glob(f"{job}-*{SHARD}"), *shards.glob(f"{job}-*{MERGING}")])
+    stores = []
+    for path in sorted(paths, key=_written, reverse=True):
+        try:
+            store = FeatureStore(path)
+        except FeatureError as error:
+            log.warning(f"{error} (doing that now)")
+            continue
+        if store.attributes.get("job") == job:
+            stores.append(store)
+    return stores
+
+
+def _there(
+    stores: Sequence[FeatureStore],
+    ids: Set[int],
+    *,
+    grown: Path | None = None,
+    files: FilesOf = lambda image_id: (),
+) -> dict[int, FeatureStore]:
+    """Return which of some images need not be made again, each with the first store that has it.
+
+    Of the store that is ``grown`` all images are returned.
+    """
+    there: dict[int, FeatureStore] = {}
+    for store in stores:
+        own = {}
+        for position, image_id in enumerate(store.ids.tolist()):
+            if image_id not in there and (image_id in ids or store.path == grown):
+                own[image_id] = position
+        if not own:
+            continue
+        intact, written = store.intact(), _written(store.path)
+        before = len(there)
+        for image_id, position in own.items():
+            if intact[position] and _is_older(files(image_id), written):
+                there[image_id] = store
+        taken = len(there) - before
+        # A store that was being filled lacks what had not been copied yet.
+        if taken < len(own) and not store.path.name.endswith(MERGING):
+            log.warning(
+                f"{store.path}: {len(own) - taken} images are damaged, or their files have changed "
+                "since (making them again)"
+            )
+        log.info(f"{store.path}: {taken} images are there from an earlier run")
+    return there
+
+
+def _written(path: Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+def _is_older(files: Iterable[Path] | None, written: int) -> bool:
+    """Return whether files were last changed before some time, in ns; nobody can set the time of
+    a change."""
+    if files is None:
+        return False
+    return all(path.exists() and path.stat().st_ctime_ns < written for path in files)
 
 
 def _finish(
-    earlier: Earlier,
+    there: Mapping[int, FeatureStore],
     out: Path,
     *,
     shards: Path,
     kept: Path | None,
     header: Mapping[str, str],
-    notes: Notes,
 ) -> None:
     """Write the store of all finished images, and remove the shards that they come from."""
     sources: Sources = {}
-    for image_id, store in sorted(earlier.stores.items()):
+    for image_id, store in sorted(there.items()):
         sources.setdefault(store.path, (store, []))[1].append(image_id)
-    if (
-        kept is not None
-        and list(sources) == [kept]
-        and len(sources[kept][1]) == len(sources[kept][0])
-    ):
-        _or_copy(_link, kept, out)  # it has all, and nothing else
+    path, (store, ids) = next(iter(sources.items()))
+    has_all = len(sources) == 1 and len(ids) == len(store)
+    if has_all and path == out:
+        log.info(f"{out}: already there, made by this job")
+    elif has_all and path == kept:
+        _or_copy(_link, kept, out)
     else:
         _merge(sources, out, shards=shards, kept=kept, header=header)
-    if kept is not None:
-        notes.write(notes_of(kept), sorted(earlier.stores))
     _remove_shards(shards)
-
-
-def _noted(shards: Path, job: str, kept: Path | None) -> list[Path]:
-    """Return the notes of earlier runs."""
-    return [*([notes_of(kept)] if kept else []), *sorted(shards.glob(f"{job}-*.origins.json"))]
 
 
 def _set_hash(ids: Sequence[int]) -> str:
@@ -278,7 +292,6 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
         "ids": index.ids,
         "image_sizes": index.sizes,
         "digests": index.digests,
-        "origins": index.origins,
     }
     small |= {f"{stream}/offsets": offsets for stream, offsets in index.offsets.items()}
     # Values start at a page of memory. This version of the format has checksums of its structure.
@@ -329,7 +342,6 @@ def _write_shard(
     records: Iterator[ImageFeatures],
     *,
     header: Mapping[str, str],
-    notes: Notes,
 ) -> None:
     """Take the features of a shard's images from ``records`` and write them.
 
@@ -363,7 +375,6 @@ def _write_shard(
         np.asarray(ids, np.int64),
         np.asarray(sizes, np.int32).reshape(-1, 2),
         np.frombuffer(b"".join(map(image_digest, images)), np.uint8).reshape(-1, 32),
-        np.frombuffer(b"".join(map(hashed, notes.take(ids))), np.uint8).reshape(-1, 32),
         {
             stream: _offsets([len(arrays[f"{stream}/{VALUES}"]) for arrays in images])
             for stream in streams
@@ -373,7 +384,6 @@ def _write_shard(
         _fill(
             temporary, _lay_out(temporary, index, common, header), dict.fromkeys(common, 0), images
         )
-    notes.write(notes_of(path), ids)
 
 
 def _offsets(counts: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -452,7 +462,6 @@ def _joint_index(
         ids[order],
         joint(store.image_sizes[rows] for store, rows in places),
         joint(store.digests[rows] for store, rows in places),
-        joint(store.origins[rows] for store, rows in places),
         {
             stream: _offsets(joint(store.rows(own, stream) for store, own in sources))
             for stream in streams

@@ -96,6 +96,10 @@ class Amounts:
             )
         return counts
 
+    def pictured(self, store: Run) -> Counts:
+        """Return the images of a data set that reads a store; all of these have the same."""
+        return self.counts(readers(self.plan, store.dataset)[0])
+
     def train_images(self, run: Run) -> int:
         """Return the training images of a run; of a draw of captions, the expected number."""
         counts = self.counts(run.dataset)

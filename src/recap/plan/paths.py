@@ -80,9 +80,7 @@ class Paths:
         None stands for no store.
         """
         return [
-            self.store(store_folder(self.plan, run.dataset, name), name, ending)
-            for name in names
-            if name
+            self.store(self.plan.same_pictures(run.dataset), name, ending) for name in names if name
         ]
 
     def features(self, run: Run | ScoredFile, ending: str = "h5") -> list[str]:
@@ -90,8 +88,8 @@ class Paths:
         return self.stores(run, self.plan.feature_names(run.features), ending)
 
     def trained_backbone(self, run: Run) -> list[str]:
-        """Return the weights of an extractor, if they are first trained, on boxes or captions."""
-        trained = self.plan.get("features", run.features).trained_on()
+        """Return the weights of an extractor, if they must be trained first, on boxes."""
+        trained = self.plan.get("features", run.features).trained_on_boxes()
         return self.stores(run, [run.features], "backbone.safetensors") if trained else []
 
     def pretrained(self, run: Run, model: ModelConfig | None = None) -> list[str]:
@@ -175,30 +173,17 @@ def used_stores(plan: RunPlan) -> list[Run]:
     ]
     stores: dict[tuple[str, str], Run] = {}
     for run in todo:
-        folder = store_folder(plan, run.dataset, run.features)
+        folder = plan.same_pictures(run.dataset)
         if (folder, run.features) not in stores:
             stores[folder, run.features] = replace(run, dataset=folder)
             todo += [replace(run, features=name) for name in made_from(plan, run.features)]
     return list(stores.values())
 
 
-def store_folder(plan: RunPlan, dataset: str, features: str) -> str:
-    """Return the data set whose name the stores of a data set have.
-
-    Features that learn from captions are its own.
-    """
-    learned = any(
-        plan.get("features", name).trained_on() == "captions" for name in sources(plan, features)
-    )
-    return dataset if learned else plan.same_pictures(dataset)
-
-
-def readers(plan: RunPlan, dataset: str, features: str) -> list[str]:
+def readers(plan: RunPlan, dataset: str) -> list[str]:
     """Return the data sets of a plan whose stores lie in the folder of a data set's."""
-    folder = store_folder(plan, dataset, features)
-    return [name for name in plan.datasets() if store_folder(plan, name, features) == folder] or [
-        folder
-    ]
+    folder = plan.same_pictures(dataset)
+    return [name for name in plan.datasets() if plan.same_pictures(name) == folder] or [folder]
 
 
 def sources(plan: RunPlan, features: str) -> set[str]:
@@ -216,7 +201,7 @@ def made_from(plan: RunPlan, features: str) -> list[str]:
 
 def reading_runs(plan: RunPlan, store: Run) -> list[Run]:
     """Return the trainings that read a feature store, or one that is made from it."""
-    sharing, trained = readers(plan, store.dataset, store.features), plan.trained()
+    sharing, trained = readers(plan, store.dataset), plan.trained()
     features = {
         name for name in {run.features for run in trained} if store.features in sources(plan, name)
     }
@@ -238,15 +223,15 @@ def used_subsets(paths: Paths, store: Run) -> list[str]:
 def sent_parts(paths: Paths, store: Run) -> list[str]:
     """Return the parts of COCO whose captions go to a server: all their pictures need features."""
     plan = paths.plan
-    sharing = readers(plan, store.dataset, store.features)
+    sharing = readers(plan, store.dataset)
     runs = [each.run for each in plan.submissions() if each.run.dataset in sharing]
     return [VAL] if any(store.features in sources(plan, run.features) for run in runs) else []
 
 
 def corpora_of(paths: Paths, store: Run, subsets: list[str]) -> list[str]:
-    """Return the corpora that a list of images is made from:
-    of the data sets that read the store, and of subsets."""
-    reading = readers(paths.plan, store.dataset, store.features)
+    """Return the corpora that a list of images is made from: of the data sets that read the store,
+    and of subsets."""
+    reading = readers(paths.plan, store.dataset)
     drawn_from = {str(Path(file).parents[2] / "corpus.parquet") for file in subsets}
     return sorted({paths.of_dataset(name, "corpus.parquet") for name in reading} | drawn_from)
 

@@ -382,12 +382,6 @@ def check_row(row: PlannedRow, get: Get) -> None:
         ]:
             reading = f"features {name!r} read {missing[0]}, and data set {row.dataset!r} has none"
             raise ConfigError(f"{reading}; name other features")
-        if features.trained_on() == "captions" and get("subsets", row.subset).fraction < 1:
-            tuned = (
-                f"features {name!r} are tuned on all training captions, and subset {row.subset!r} "
-                "has few of them"
-            )
-            raise ConfigError(f"{tuned}; name features without `word_tuning`")
     for metric in recipe.evaluation.metrics:
         if missing := [
             product for product in METRICS.get(metric).products if product not in dataset.products
@@ -448,7 +442,7 @@ def check_test_pictures(get: Get, dataset: str, features: Iterable[str]) -> None
     for name in features:
         settings = get("features", name)
         standardized = isinstance(settings, GridFeatures) and settings.standardises()
-        if standardized or settings.trained_on() or settings.products():
+        if standardized or settings.trained_on_boxes() or settings.products():
             why = (
                 f"server: features {name!r} are made from training data, and data set {dataset!r} "
                 "has none"

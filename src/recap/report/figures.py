@@ -28,7 +28,7 @@ from recap.settings.figures import Figure
 from recap.settings.metrics import score_info
 from recap.settings.tables import column_info
 from recap.statistics.scores import read_metrics
-from recap.tables.contact_sheet import COLOURS, colour_of
+from recap.tables.colours import COLOURS, colour_of
 from recap.tables.text import plain
 
 CURVE_COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")

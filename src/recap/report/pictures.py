@@ -13,11 +13,12 @@ from recap.core.files import write_text
 from recap.core.hashing import generator
 from recap.core.log import log
 from recap.data.corpus import Corpus, pictures_of
+from recap.data.files.images import read_photo
 from recap.plan.paths import Paths
 from recap.plan.run import baseline, file_name, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.statistics.scores import not_comparable
-from recap.tables.contact_sheet import data_address, photo_address, read_photo
+from recap.tables.contact_sheet import data_address, photo_address
 from recap.tables.formats import environment
 from recap.tables.samples import ScoredCaptions, choose_samples
 from recap.tables.text import plain

@@ -25,18 +25,18 @@ import pyarrow.parquet as pq
 
 from recap.core.checksums import check
 from recap.core.documents import parse_json, read_json, write_json
-from recap.core.errors import DataError, MetricError, MissingData, RecapError, counted
+from recap.core.errors import DataError, MetricError, RecapError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import parse_signature, value_sha256
 from recap.core.log import log
-from recap.data.corpus import CORPUS, Corpus, build_corpus
+from recap.data.corpus import CORPUS, Corpus
 from recap.metrics.scores import score
 from recap.plan.jobs import selection_spec, trainings
 from recap.plan.paths import Paths
 from recap.plan.run import Run, ScoredFile, file_name
 from recap.plan.run_plan import RunPlan
 from recap.settings.metrics import COCO, METRICS
-from recap.settings.params import load_named, validate
+from recap.settings.params import validate
 from recap.settings.specs import SelectedRows
 from recap.statistics.compare import compare_table, write_selections
 from recap.statistics.scores import Metrics, read_captions, read_image_scores, read_metrics
@@ -300,26 +300,6 @@ def published_runs(into: Path) -> list[Path]:
 def dataset_of(file: Path, into: Path) -> str:
     """Return a published run's data set, with which its path in the profile's folder begins."""
     return file.relative_to(into / PUBLISHED).parts[1]
-
-
-def read_corpora(names: Sequence[str], params: Path, inputs: Path, out: Path) -> dict[str, Corpus]:
-    """Build the corpora (captions alone) of data sets whose outside files are there."""
-    corpora = dict[str, Corpus]()
-    for name in names:
-        settings = load_named(params, "datasets", name).captions_alone()
-        missing = [file for file in settings.outside_files() if not (inputs / file).exists()]
-        if missing:
-            log.warning(
-                f"{name}: {inputs / missing[0]} is missing, so its captions are not scored again"
-            )
-            continue
-        build_corpus(name=name, spec=settings, inputs=inputs, out=out / name)
-        corpora[name] = Corpus.read(out / name / CORPUS)
-    if names and not corpora:
-        raise MissingData(
-            f"{inputs}: has the captions of no published data set; correct the folder"
-        )
-    return corpora
 
 
 def changed_means(file: Path) -> Iterator[str]:

@@ -37,8 +37,14 @@ from recap.settings.tables import (
     TableOfParts,
 )
 
-# Here, as a paper registers its own:
-# the list in `recap.settings.metrics` is in the digest of every evaluation.
+METRICS.register("BLEU", "recap.metrics.coco:Bleu")
+METRICS.register("METEOR", "recap.metrics.meteor:Meteor")
+METRICS.register("ROUGE-L", "recap.metrics.coco:RougeL")
+METRICS.register("CIDEr", "recap.metrics.coco:Cider")
+METRICS.register("SPICE", "recap.metrics.spice:Spice")
+METRICS.register("Rating", "recap.metrics.external:Rating")
+METRICS.register("True captions", "recap.metrics.external:TrueCaptions")
+METRICS.register("True relations", "recap.metrics.external:TrueRelations")
 METRICS.register("CLIPScore", "recap.evaluation.clip_score:ClipScore")
 
 SECTIONS: dict[str, Any] = {

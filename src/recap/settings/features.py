@@ -110,10 +110,9 @@ class FeaturesConfig(NamesFiles):
         """Return the files read of those that a data set's reader writes by the corpus."""
         return ()
 
-    def trained_on(self) -> Literal["boxes", "captions"] | None:
-        """Return what of the data set the weights are first
-        trained on (steps `pretrain` and `tune`), if so."""
-        return None
+    def trained_on_boxes(self) -> bool:
+        """Return whether the weights are first trained on boxes of the data set (`pretrain`)."""
+        return False
 
     def hub(self) -> str | None:
         """Return ``hub:OWNER/NAME[@REVISION]`` of weights from the HuggingFace hub."""
@@ -159,22 +158,6 @@ class BoxPretraining(Strict):
     precision: Precision = "float32"
 
 
-class WordTuning(Strict):
-    """How a backbone is first tuned to name words of the training pictures' captions."""
-
-    words: PositiveInt = Field(200, description="at most so many, the most frequent ones")
-    least_images: PositiveInt = Field(20, description="whose captions must have a word")
-    most_images: PositiveFloat = Field(
-        0.5, lt=1, description="share of the images above which a word says too little"
-    )
-    epochs: PositiveInt = Field(
-        5, description="the weights of the best one by validation loss are kept"
-    )
-    learning_rate: PositiveFloat = Field(1e-4, description="peak of a one-cycle schedule")
-    images_per_batch: PositiveInt = 16
-    precision: Precision = "float32"
-
-
 @FEATURES.register
 class GridFeatures(TimmFeatures):
     """Feature maps of a timm backbone, pooled to a square grid."""
@@ -190,12 +173,6 @@ class GridFeatures(TimmFeatures):
         )
     )
     pretraining: BoxPretraining | None = Field(None, description="for weights 'boxes'")
-    word_tuning: WordTuning | None = neutral(
-        None,
-        description=(
-            "the weights are first tuned on the captions of the data set's whole training split"
-        ),
-    )
     activation: Activation | None = Field(None, description="overrides the activation")
     out_index: int | None = Field(
         None, description="stage whose map is taken; default: the last, by forward_features"
@@ -214,17 +191,12 @@ class GridFeatures(TimmFeatures):
 
     _pretrained_on_boxes = together("pretraining", when=("weights", "boxes"))
 
-    _trained_once = refuse(
-        lambda grid: grid.weights == "boxes" and grid.word_tuning,
-        "weights 'boxes' are not tuned on words as well; leave out `word_tuning`",
-    )
-
     def standardises(self) -> bool:
         """Return whether the channels are brought to one scale; random ones have none."""
         return self.standardised or self.weights == "random"
 
-    def trained_on(self) -> Literal["boxes", "captions"] | None:
-        return "boxes" if self.weights == "boxes" else "captions" if self.word_tuning else None
+    def trained_on_boxes(self) -> bool:
+        return self.weights == "boxes"
 
     def vectors_per_picture(self) -> int:
         return self.grid**2

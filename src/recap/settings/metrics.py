@@ -6,22 +6,10 @@ from typing import Any
 
 from recap.settings.kinds import Registry
 
-# Name in `evaluation.metrics` -> subclass of :class:`recap.metrics.base.Metric`. This list is in
-# the digest of every evaluation. A new metric registers itself in the `__init__` of a folder of
-# `recap.papers` and rescores no other run.
-METRICS = Registry(
-    "metric",
-    {
-        "BLEU": "recap.metrics.coco:Bleu",
-        "METEOR": "recap.metrics.meteor:Meteor",
-        "ROUGE-L": "recap.metrics.coco:RougeL",
-        "CIDEr": "recap.metrics.coco:Cider",
-        "SPICE": "recap.metrics.spice:Spice",
-        "Rating": "recap.metrics.external:Rating",
-        "True captions": "recap.metrics.external:TrueCaptions",
-        "True relations": "recap.metrics.external:TrueRelations",
-    },
-)
+# Name in `evaluation.metrics` -> subclass of :class:`recap.metrics.base.Metric`. The names are
+# registered in `recap.settings`, which is in no digest: of metrics, only those that a recipe names
+# are in the digest of its evaluations.
+METRICS = Registry("metric")
 # What is scored where nothing else is asked for: COCO's metrics.
 COCO = ("BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
 FEW_IMAGES = 100  # below it, CIDEr's document frequencies say little

@@ -258,7 +258,7 @@ def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
     Its hash is compared later.
     """
     name = getattr(settings, "weights", None)
-    if settings.trained_on():
+    if settings.trained_on_boxes():
         places = [store.with_suffix(".backbone.safetensors")]
     elif name is None or settings.encoder is None or not settings.outside_files():
         return None

@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from recap.core.checksums import check
-from recap.core.documents import HINT, read_json
-from recap.core.errors import DamagedFile, RecapError, UnknownName, differences, nearest
+from recap.core.documents import HINT, differences, read_json
+from recap.core.errors import DamagedFile, RecapError, UnknownName, nearest
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.plan.records import read_tables

@@ -370,16 +370,18 @@ def _excluded(sheets: Sheets, sheet: Sheet, response: Response) -> tuple[str, in
     """Return the first rule that excludes a rater, if any, and the count of wrong gold items."""
     rules = sheets.study.exclusions
     rated = [(item, response.answers.get(number, {})) for number, item in sheet.numbered.items()]
-    positions = Counter(answer for _, answers in rated for answer in answers.values())
     wrong = sum(not answers.items() >= item.right.items() for item, answers in rated if item.gold)
-    broken = {
-        "unfinished": not response.finished,
-        "answered": sum(len(answers) == len(sheets.questions) for _, answers in rated)
-        < rules.answered * len(rated),
-        "wrong_gold": wrong > rules.wrong_gold,
-        "seconds": bool(response.seconds)
-        and statistics.median(response.seconds.values()) < rules.seconds,
-        "same_position": sheets.preference
-        and max(positions.values(), default=0) > rules.same_position * positions.total(),
-    }
-    return next((rule for rule, holds in broken.items() if holds), ""), wrong
+    if not response.finished:
+        return "unfinished", wrong
+    answered = sum(len(answers) == len(sheets.questions) for _, answers in rated)
+    if answered < rules.answered * len(rated):
+        return "answered", wrong
+    if wrong > rules.wrong_gold:
+        return "wrong_gold", wrong
+    if response.seconds and statistics.median(response.seconds.values()) < rules.seconds:
+        return "seconds", wrong
+    positions = Counter(answer for _, answers in rated for answer in answers.values())
+    most = max(positions.values(), default=0)
+    if sheets.preference and most > rules.same_position * positions.total():
+        return "same_position", wrong
+    return "", wrong

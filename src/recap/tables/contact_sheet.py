@@ -1,7 +1,4 @@
-"""Contact sheets of samples and of attention maps: pictures and text side by side.
-
-And the colors of all figures.
-"""
+"""Contact sheets of samples and of attention maps: pictures and text side by side."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -20,12 +16,9 @@ from PIL import ImageDraw, ImageFilter, ImageFont, ImageOps
 from PIL.Image import Image
 
 from recap.core.files import atomic_path
-from recap.data.corpus import VIEWS
-from recap.data.files.images import ImageSource
+from recap.data.files.images import ImageSource, below, beside
 from recap.tables.text import plain
 
-# Colors that color-blind readers can distinguish (Okabe and Ito); further lines repeat them.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 TEXT_COLOR, GREY, BACKGROUND = (20, 20, 20), (110, 110, 110), (255, 255, 255)
 MARGIN = 24
 _FONT_SIZE, _LINE = 15, 20  # pixels: of letters, and from line to line
@@ -39,43 +32,6 @@ _RED = (220, 20, 20)
 
 Box = tuple[float, float, float, float]
 Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), color
-
-
-def colour_of(labels: Iterable[str]) -> dict[str, str]:
-    """Return the color of each label, by the order of rows: a row has one color everywhere."""
-    return {
-        label: COLOURS[index % len(COLOURS)] for index, label in enumerate(dict.fromkeys(labels))
-    }
-
-
-def read_photo(source: ImageSource, file: str) -> Image:
-    """Return the picture of an example, with its views side by side where it has several."""
-    return beside([source.open_rgb(view) for view in file.split(VIEWS)])
-
-
-def beside(images: Sequence[Image], gap: int = 0) -> Image:
-    """Return images side by side, with their upper edges in one line."""
-    lefts = list(accumulate((image.width + gap for image in images), initial=0))
-    size = (lefts[-1] - gap, max(image.height for image in images))
-    return _pasted(images, size, [(left, 0) for left in lefts])
-
-
-def below(images: Sequence[Image], gap: int = 0) -> Image:
-    """Return images below each other, with their left edges in one line."""
-    tops = list(accumulate((image.height + gap for image in images), initial=0))
-    size = (max(image.width for image in images), tops[-1] - gap)
-    return _pasted(images, size, [(0, top) for top in tops])
-
-
-def _pasted(
-    images: Sequence[Image], size: tuple[int, int], places: Sequence[tuple[int, int]]
-) -> Image:
-    from PIL import Image  # part of CLIPScore's digest, and so left where it is
-
-    sheet = Image.new("RGB", size, BACKGROUND)
-    for image, place in zip(images, places, strict=False):
-        sheet.paste(image, place)
-    return sheet
 
 
 def written(lines: Iterable[Styled], width: int) -> Image:

@@ -16,12 +16,14 @@ from recap.core.files import write_text
 from recap.core.hashing import generator
 from recap.core.log import log
 from recap.data.corpus import Corpus, pictures_of
+from recap.data.files.images import beside, read_photo
 from recap.data.tokenizer import tokenize
 from recap.plan.run import outside_path, row_runs
 from recap.settings import Table
 from recap.settings.metrics import score_info
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics
 from recap.tables import contact_sheet as sheet
+from recap.tables.colours import colour_of
 from recap.tables.text import plain
 
 EMPTY = "(empty caption)"
@@ -98,7 +100,7 @@ def write_samples(
     """Write ``<name>_captions.png`` (images, captions, references) and its text as ``.md``."""
     samples = choose_samples(name, table, seeds, corpus_path, scores_root, count)
     source = pictures_of(corpus_path, image_roots)
-    photos = [sheet.read_photo(source, sample.file) for sample in samples]
+    photos = [read_photo(source, sample.file) for sample in samples]
     figure = out / f"{name}_captions.png"
     draw_samples(samples, photos, figure, title=table.title, scale=table.scale)
     write_text(
@@ -111,7 +113,7 @@ def draw_samples(
     samples: Sequence[Sample], photos: Sequence[Image], out: Path, *, title: str, scale: str
 ) -> None:
     """Write the contact sheet: cards in two columns (one where there are at most two samples)."""
-    colours = sheet.colour_of(caption.label for sample in samples for caption in sample.captions)
+    colours = colour_of(caption.label for sample in samples for caption in sample.captions)
     cards = []
     for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1):
         lines = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
@@ -123,7 +125,7 @@ def draw_samples(
             lines.append((caption.text or EMPTY, "plain", sheet.TEXT_COLOR))
         lines += [(f"· {reference}", "plain", sheet.GREY) for reference in sample.references]
         box = pad(photo, (_EDGE, _EDGE), color=sheet.BACKGROUND, centering=(0, 0))
-        cards.append(sheet.beside([box, sheet.written(lines, _TEXT_WIDTH)], sheet.MARGIN))
+        cards.append(beside([box, sheet.written(lines, _TEXT_WIDTH)], sheet.MARGIN))
     head = [(title, "bold", sheet.TEXT_COLOR), (scale, "plain", sheet.GREY)]
     sheet.write_sheet(head, cards, out, columns=1 if len(samples) <= 2 else 2)
 

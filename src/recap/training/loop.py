@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from recap.core.device import mixed
-from recap.core.errors import TrainingError, differences, first_line, listed
+from recap.core.documents import differences
+from recap.core.errors import TrainingError, first_line, listed
 from recap.core.files import atomic_path
 from recap.core.log import duration, log
 from recap.core.log import progress as progress_bar

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.seconds
 
 SHARD = 20
 
-QUICK = {"workers": 32, "timeout": 1.0, "backoff": 0.01, "rounds": 1, "min_side": 48}
+QUICK = {"workers": 32, "timeout": 1.0, "backoff": 0.01, "min_side": 48}
 # What becomes of each kind of answer, and how many requests it may cost (with two tries).
 EXPECTED = {
     "ok": ("ok", 1),
@@ -110,20 +110,6 @@ def test_a_changed_url_is_fetched_again(web, tmp_path):
     assert records(tmp_path)[1].source_sha256 == hashlib.sha256(photo(7)).hexdigest()
     run(tmp_path, [web.url("ok", 0), web.url("404", 1)])
     assert not (tmp_path / "out" / file_of(1)).exists()
-
-
-def test_fresh_failures_are_asked_again_after_all_others_and_known_ones_once_a_run(
-    web, tmp_path, small_shards
-):
-    kinds = {20: "flaky", 21: "404", 22: "500"}
-    urls = [web.url(kinds.get(number, "ok"), number) for number in range(30)]
-    counts = run(tmp_path, urls, attempts=1, rounds=3, timeout=20.0)
-    assert counts["this_run"] == {"kept": 0, "fetched": 28, "requests": 30 + 2 + 1}
-    assert {path: times for path, times in web.asked.items() if times > 1} == {
-        "/flaky/20.jpg": 2,
-        "/500/22.jpg": 3,
-    }
-    assert run(tmp_path, urls, attempts=1, rounds=3, timeout=20.0)["this_run"]["requests"] == 1
 
 
 def test_bad_urls_and_dead_hosts_are_failures_of_their_rows(web, tmp_path):

@@ -27,7 +27,7 @@ def job(folder, **changes):
             ids=[],
             attributes={},
             streams=[],
-            origins=None,
+            files=None,
         )
     return jobs[0]
 

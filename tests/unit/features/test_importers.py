@@ -320,6 +320,13 @@ def test_hdf5_that_holds_something_else(tmp_path, change, named):
     refuses_import(tmp_path, [named], "m2_hdf5", path, clip_boxes=True)
 
 
+def test_hdf5_that_is_truncated_or_none_is_refused(tmp_path):
+    path = write_hdf5(tmp_path / "a.hdf5", ["features"])
+    for content in (path.read_bytes()[:-100], b"no HDF5 file", b""):
+        path.write_bytes(content)
+        refuses_import(tmp_path, ["a.hdf5", "fetch it again"], "m2_hdf5", path)
+
+
 @pytest.mark.parametrize(
     ("tensor", "named"),
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import PositiveInt
 
-from recap.core.errors import differences
+from recap.core.documents import differences
 from recap.core.hashing import value_hash
 from recap.plan.source import identities, neutral_keys
 from recap.settings import CrossEntropy, Recipe

@@ -6,20 +6,8 @@ import pytest
 from helpers.plans import edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.settings.params import read_mapping
 
 SCALES = ("paper", "photos", "scenes")
-
-
-def test_features_that_have_seen_all_captions_are_refused_to_a_row_on_some(params):
-    table = read_mapping(params / "recap" / "tables" / "iu_xray_tuned.yaml")
-    edited(
-        params,
-        "recap/tables/iu_xray_tuned.yaml",
-        defaults={**table["defaults"], "subset": "pair_5"},
-    )
-    with refused(ConfigError, "'mobilenetv2_xray_tuned'"):
-        planned(params, "photos", tables=["recap/iu_xray_tuned"])
 
 
 def with_visual_gpt(params, **changes):

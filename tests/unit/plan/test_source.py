@@ -2,6 +2,9 @@
 no words of messages, no names of files, no other jobs."""
 
 import inspect
+import os
+import shutil
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -171,6 +174,28 @@ def test_a_model_is_followed_only_where_it_is_named():
         "recap.papers.zodiac.settings",
     } <= modules
     assert "recap.papers.xlan.model" not in modules
+
+
+def test_a_metric_that_is_added_is_in_the_digest_of_evaluations_that_name_it_alone(tmp_path):
+    copy = tmp_path / "recap"
+    shutil.copytree(source._PACKAGE, copy)
+    register = copy / "settings" / "__init__.py"
+    added = 'METRICS.register("Length", "recap.metrics.length:Length")\n\nSECTIONS'
+    register.write_text(replaced(register.read_text(), "SECTIONS", added))
+    (copy / "metrics" / "length.py").write_text("class Length:\n    names = ('Length',)\n")
+    code = "from recap.plan.source import EVALUATION, job_code\nimport sys\n"
+    code += "print(job_code(EVALUATION, 'zodiac', metrics=sys.argv[1:]))\n"
+
+    def digest(root, *metrics):
+        command = [sys.executable, "-c", code, *metrics]
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        return subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    before = digest(source._PACKAGE.parent, "CIDEr")
+    assert digest(tmp_path, "CIDEr") == before
+    assert digest(tmp_path, "CIDEr", "Length") != before
 
 
 def test_an_unknown_name_is_refused():

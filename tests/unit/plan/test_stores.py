@@ -11,7 +11,6 @@ from recap.plan.paths import (
     feature_files,
     readers,
     sources,
-    store_folder,
     used_stores,
     used_subsets,
     web_draws,
@@ -64,17 +63,11 @@ def test_every_store_of_the_fusion_tables_is_made_once():
 def test_a_shared_store_has_the_images_of_all_that_read_it():
     paths = paths_of("fusion/t2", "fusion/readings")
     store = run_on("coco", "grid_feats_x101_boxes")
-    assert readers(paths.plan, "coco", store.features) == ["coco", "coco_5"]
+    assert readers(paths.plan, "coco") == ["coco", "coco_5"]
     subsets = used_subsets(paths, store)
     assert {Path(file).parents[2].name for file in subsets} == {"coco", "coco_5"}
     corpora = [paths.of_dataset(name, "corpus.parquet") for name in ("coco", "coco_5")]
     assert corpora_of(paths, store, subsets) == corpora
-
-
-def test_features_that_learn_from_captions_belong_to_one_data_set():
-    plan = paths_of("visualgpt/t1").plan
-    assert store_folder(plan, "iu_xray_bpe", "mobilenetv2_xray_tuned") == "iu_xray_bpe"
-    assert store_folder(plan, "iu_xray_bpe", "mobilenetv2_xray") == "iu_xray"
 
 
 def test_a_store_serves_the_subsets_of_all_runs_that_read_it_or_what_is_made_from_it():

@@ -15,7 +15,7 @@ from helpers.refusals import refused
 from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MissingFile
 from recap.report.figures import draw_curves, write_curves, write_summary
-from recap.tables.contact_sheet import COLOURS, colour_of
+from recap.tables.colours import COLOURS, colour_of
 
 pytestmark = pytest.mark.seconds
 

@@ -21,6 +21,7 @@ from recap.core import checksums
 from recap.core.documents import parse_json
 from recap.core.errors import DamagedFile, DataError, RecapError
 from recap.data.corpus import Corpus
+from recap.data.references import references_corpus
 from recap.metrics.scores import evaluate_captions
 from recap.plan.jobs import run_spec
 from recap.plan.paths import RUN_FILES, Paths
@@ -33,7 +34,6 @@ from recap.report.published import (
     changed_scores,
     publish,
     published_runs,
-    read_corpora,
     read_published,
     restored,
     scores_hash,
@@ -103,6 +103,7 @@ def profile(tmp_path, monkeypatch, whole):
     """A clone with published runs and without results."""
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("params"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.rmtree(tmp_path / "params", ignore_errors=True)
     folder = ReportFolder(tmp_path)
     write_claim(folder)
@@ -250,7 +251,8 @@ def given(profile, replaced="", by=""):
 def corpus_of(profile, **changes):
     """Return the corpus of the data set as the check reads it."""
     name = given(profile, **changes)
-    return read_corpora([name], Path("params"), Path("given"), Path("again"))[name]
+    inputs = Path("given")
+    return Corpus.read(references_corpus(name, params=Path("params"), inputs=inputs, fetch=False))
 
 
 def test_the_check_scores_again_by_a_data_set_without_its_pictures(profile, capsys):

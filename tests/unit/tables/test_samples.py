@@ -9,9 +9,8 @@ from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, make_table, write_scores
 from recap.core.errors import DataError, MetricError
 from recap.data.corpus import Caption, write_corpus
-from recap.data.files.images import ImageSource
+from recap.data.files.images import ImageSource, read_photo
 from recap.plan.run import row_runs
-from recap.tables.contact_sheet import read_photo
 from recap.tables.samples import RowCaption, Sample, draw_samples, write_samples
 
 IDS = (11, 12, 13, 14)

@@ -15,9 +15,9 @@ from pydantic import Field
 
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
-from recap.data.corpus import VIEWS, Caption, DrawnFrom
+from recap.data.corpus import Caption, DrawnFrom
 from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
-from recap.data.files.images import ImageSource
+from recap.data.files.images import VIEWS, ImageSource
 from recap.data.tokenizer import clean_tokens, tokenize
 from recap.settings.datasets import KarpathyDataset
 

@@ -56,7 +56,6 @@ def download(
     attempts: int = 3,
     timeout: float = 30.0,
     backoff: float = 1.0,
-    rounds: int = 3,
     only: Path | None = None,
 ) -> dict[str, Any]:
     """Fetch the pictures of a TSV into ``out``
@@ -64,9 +63,8 @@ def download(
 
     ``out`` gets ``<shard>/<row>.jpg``, ``survivors.parquet`` (status, error, size and hashes per
     row) and ``survivors.json`` (counts and success rate). A picture that is there with its recorded
-    hash is not asked for again, nor a url that is gone (404, 410). Rows that fail, though they did
-    not in an earlier run, are asked again after all others, in ``rounds`` in all. ``only`` is a
-    text file with the number of a row per line, from 0: no others are asked for, and a later run
+    hash is not asked for again, nor a url that is gone (404, 410); other failures are. ``only`` is
+    a text file with the number of a row per line, from 0: no others are asked for, and a later run
     with other rows adds theirs.
     """
     next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
@@ -91,7 +89,7 @@ def download(
             ):
                 rows = frozenset(map(int, only.read_text(encoding="ascii").split()))
         run = _Download(out, min_side, workers=workers, attempts=attempts, backoff=backoff)
-        counts = asyncio.run(run.all_rounds(tsv, rows, rounds, timeout))
+        counts = asyncio.run(run.all_rows(tsv, rows, timeout))
         result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
         write_json(out / "survivors.json", result)
     return result
@@ -189,7 +187,7 @@ class Failure(Exception):
 
 
 class _Download:
-    """At most ``workers`` requests at once to all hosts, ``attempts`` per url and round."""
+    """One run: at most ``workers`` requests at once over all hosts, ``attempts`` per url."""
 
     def __init__(
         self, out: Path, min_side: int, *, workers: int, attempts: int, backoff: float
@@ -198,10 +196,10 @@ class _Download:
         self.workers, self.attempts, self.backoff = workers, attempts, backoff
         self.counts = {"kept": 0, "fetched": 0, "requests": 0}
 
-    async def all_rounds(
-        self, tsv: Path, rows: Collection[int] | None, rounds: int, timeout: float
+    async def all_rows(
+        self, tsv: Path, rows: Collection[int] | None, timeout: float
     ) -> dict[str, int]:
-        """Ask for all rows, or for some, then for those that failed; return what was done."""
+        """Ask for all rows, or for some; return what was done."""
         import aiohttp
 
         self._free = asyncio.Semaphore(self.workers)
@@ -216,37 +214,18 @@ class _Download:
                 headers={"User-Agent": _AGENT, "Accept": "image/*,*/*;q=0.5"},
                 cookie_jar=aiohttp.DummyCookieJar(),
             ) as self._session:
-                for turn in range(rounds):
-                    rows = await self._round(tsv, rows, first=turn == 0)
-                    log.info(
-                        f"{tsv.name}: round {turn + 1}: {self.counts['fetched']} fetched, "
-                        f"{len(rows)} failed"
-                    )
-                    if not rows:
-                        break
+                shards = _shards(tsv, rows)
+
+                async def take() -> None:
+                    for shard, members in shards:  # which all that run at once share
+                        await self._shard(shard, members, rows)
+
+                await asyncio.gather(*(take() for _ in range(_IN_FLIGHT)))
+        log.info(f"{tsv.name}: {self.counts['fetched']} fetched, {self.counts['kept']} kept")
         return self.counts
 
-    async def _round(self, tsv: Path, rows: Collection[int] | None, *, first: bool) -> set[int]:
-        """Go through shards, a few at once.
-
-        Return the rows that failed, but for those known to fail.
-        """
-        shards, failed = _shards(tsv, rows), set[int]()
-
-        async def take() -> None:
-            for shard, members in shards:  # which all that run at once share
-                failed.update(await self._shard(shard, members, rows, first=first))
-
-        await asyncio.gather(*(take() for _ in range(_IN_FLIGHT)))
-        return failed
-
-    async def _shard(
-        self, shard: int, members: list[Row], rows: Collection[int] | None, *, first: bool
-    ) -> set[int]:
-        """Fetch what is missing of a shard and write its records.
-
-        Return the rows that fail as in no earlier run.
-        """
+    async def _shard(self, shard: int, members: list[Row], rows: Collection[int] | None) -> None:
+        """Fetch what is missing of a shard and write its records."""
         before = await self._threaded(self._intact, shard, members)
         settled = {
             number for number, record in before.items() if record.ok or record.status in GONE
@@ -261,11 +240,8 @@ class _Download:
         await self._threaded(
             write_records, shard_path(self.out, shard), [[records[row] for row in sorted(records)]]
         )
-        self.counts["kept"] += sum(record.ok for record in before.values()) if first else 0
+        self.counts["kept"] += sum(record.ok for record in before.values())
         self.counts["fetched"] += sum(record.ok for record in fetched)
-        # What failed in an earlier run and fails again is no news; within a run it is asked again.
-        known = before.keys() if first else ()
-        return {r.row for r in fetched if not r.ok and r.status not in GONE and r.row not in known}
 
     def _intact(self, shard: int, members: Sequence[Row]) -> dict[int, Record]:
         """Return the records of earlier runs that still hold: same url, picture as recorded."""

@@ -2,7 +2,7 @@
 each with its views and the findings of its report.
 
 A study is one row of the corpus: image id and caption id are the number of its report, and its file
-names all its views in the order of the report's XML (see `recap.data.corpus.VIEWS`). Into the
+names all its views in the order of the report's XML (see `recap.data.files.images.VIEWS`). Into the
 folder of the data set go ``images.zip`` (the pictures in use, byte by byte as they came),
 ``studies.csv`` (every report: its split or why it is left out, its pictures and views) and
 ``counts.md`` (the same, counted).
@@ -23,12 +23,12 @@ from recap.core.errors import DataError
 from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import generator, sha256_file, value_hash
 from recap.core.log import log, progress
-from recap.data.corpus import SPLITS, VIEWS, Caption
+from recap.data.corpus import SPLITS, Caption
 from recap.data.datasets.base import Built
 from recap.data.datasets.iu_xray_reports import Study, read_reports
 from recap.data.files.archives import contents
 from recap.data.files.entries import Entry, String, Text, csv_entries, parsed, read_json_of
-from recap.data.files.images import MAX_BYTES
+from recap.data.files.images import MAX_BYTES, VIEWS
 from recap.data.tokenizer import tokenize_report
 from recap.settings.datasets import IuXrayDataset
 
@@ -179,6 +179,16 @@ def pack_pictures(sources: Sequence[Path], wanted: Container[str], out: Path) ->
     return files
 
 
+def _why_left_out(report: Study, spec: IuXrayDataset, *, lacks_pictures: bool) -> str:
+    if lacks_pictures:
+        return "a picture is missing from the images"
+    if not report.findings:
+        return "no findings"
+    if len(report.pictures) < spec.views:
+        return f"findings, but fewer than {spec.views} pictures"
+    return "not in the annotation"
+
+
 def _write_studies(
     reports: Mapping[str, Study],
     studies: Sequence[Study],  # those in use
@@ -199,19 +209,15 @@ def _write_studies(
         return [views.get(picture, "unknown") for picture in study.pictures]
 
     used = {study.uid: study for study in studies}
-    rows, reasons = [["report", "split", "left_out", "pictures", "views"]], Counter[str]()
+    rows = [["report", "split", "left_out", "pictures", "views"]]
+    reasons = Counter[str]()
     for uid, report in reports.items():
         study = used.get(uid, report)
-        whys = {
-            "": uid in used,
-            "a picture is missing from the images": uid in lacking,
-            "no findings": not report.findings,
-            f"findings, but fewer than {spec.views} pictures": len(report.pictures) < spec.views,
-            "not in the annotation": True,
-        }
-        why = next(why for why, holds in whys.items() if holds)
-        reasons.update([why] if why else [])
-        why += f": {', '.join(lacking[uid])}" if uid in lacking else ""
+        why = "" if uid in used else _why_left_out(report, spec, lacks_pictures=uid in lacking)
+        if why:
+            reasons[why] += 1
+        if uid in lacking:
+            why += f": {', '.join(lacking[uid])}"
         rows.append([uid, study.split, why, VIEWS.join(study.pictures), VIEWS.join(kinds(study))])
     write_text(out / "studies.csv", csv_text(rows))
     referred, shown = (

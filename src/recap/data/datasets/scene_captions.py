@@ -173,6 +173,7 @@ def _group_caption(scene: Scene, random: np.random.Generator) -> str:
     fits = {PLACE_FIRST: group.count == 1, LINE_FIRST: lined_up}
     form = next(form for bound, form in ONE_GROUP if kind < bound and fits.get(form, True))
     if form == LINE_FIRST:
+        # A second draw that changes no odds; without it, published pictures get other captions.
         words["first"] = _noun_phrase(group, random)
     return _sentence(form, words, group, ground, random)
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+from filelock import lock_descriptor
+
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, RecapError, first_line
-from recap.core.files import try_lock
 
 if TYPE_CHECKING:
     from requests import Response, Session
@@ -68,10 +69,7 @@ class Part:
 
     @property
     def version(self) -> dict[str, Any]:
-        """Address, strong ETag or else date, and bytes of the whole.
-
-        Empty where nothing is known.
-        """
+        """Address, strong ETag and bytes of the whole; empty where nothing is known."""
         with suppress(RecapError):
             return read_json(self.record, dict[str, str | int | None])
         return {}
@@ -89,7 +87,7 @@ def locked_part(path: Path) -> Iterator[Part]:
     with path.open("ab") as file:
         # The other process may have given the file its name between our open and our lock.
         if (
-            not try_lock(file.fileno())
+            not lock_descriptor(file.fileno(), blocking=False)
             or not path.exists()
             or os.fstat(file.fileno()).st_ino != path.stat().st_ino
         ):
@@ -143,13 +141,14 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
 
 
 def _headers(url: str, part: Part, hashed: bool) -> dict[str, str]:
-    """Ask for the rest only if something will notice a changed file:
-    the server by If-Range, or the hash at the end."""
+    """Ask for the rest only if something will notice a changed file: the hash at the end, or the
+    ETag."""
     headers, before = {"Accept-Encoding": "identity", "User-Agent": "recap"}, part.version
-    validator = before.get("validator") if before.get("url") == url else None
-    if part.size and before and (validator or hashed):
+    etag = before.get("etag") if before.get("url") == url else None
+    if part.size and before and (hashed or etag):
         headers["Range"] = f"bytes={part.size}-"
-        headers |= {"If-Range": validator} if validator else {}
+        if etag:
+            headers["If-Range"] = etag
     return headers
 
 
@@ -197,12 +196,8 @@ def _receive(
         before = part.version
         continued = response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
         # Some servers do not know If-Range and continue whatever they have now.
-        # What a version leaves out may be equal.
-        keys = ("total", "validator") if before.get("url") == url else ("total",)
-        agree = bool(before) and all(
-            before.get(key) in (None, offered[key]) or offered[key] is None for key in keys
-        )
-        if response.status_code == 416 or encoded or not continued or not agree:
+        changed = before.get("url") == url and before.get("etag") != offered["etag"]
+        if response.status_code == 416 or encoded or not continued or changed:
             part.restart()
             return False
     # Whatever has come is written at once:
@@ -220,12 +215,12 @@ def _receive(
 
 def _offered(url: str, response: Response) -> dict[str, Any]:
     """Return the version that a response is of; If-Range takes no weak ETag (RFC 9110, 13.1.5)."""
-    etag = response.headers.get("ETag", "W/")
-    validator = response.headers.get("Last-Modified") if etag.startswith("W/") else etag
+    etag = response.headers.get("ETag", "")
+    strong = etag if etag and not etag.startswith("W/") else None
     ranged = re.fullmatch(r"bytes \d+-\d+/(\d+)", response.headers.get("Content-Range", ""))
     length = response.headers.get("Content-Length", "") if response.status_code == 200 else ""
     total = ranged[1] if ranged else length
-    return {"url": url, "validator": validator, "total": int(total) if total.isdecimal() else None}
+    return {"url": url, "etag": strong, "total": int(total) if total.isdecimal() else None}
 
 
 def guarded_session(url: str) -> Session:

@@ -1,4 +1,4 @@
-"""Finds and decodes pictures in folders and zips."""
+"""Finds and decodes pictures in folders and zips, and puts them side by side."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import unicodedata
 import zipfile
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from recap.data.files.archives import DAMAGED
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+# Parts the files of an example that is seen in several pictures: "frontal.png|lateral.png".
+VIEWS = "|"
 # Pillow knows 40 more, among them EPS, for which it starts Ghostscript.
 FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP")
 MAX_PIXELS = 100_000_000
@@ -261,3 +264,36 @@ class ImageSource:
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.roots))
+
+
+# ---- several pictures as one
+
+
+def read_photo(source: ImageSource, file: str) -> Image:
+    """Return the picture of an example, with its views side by side where it has several."""
+    return beside([source.open_rgb(view) for view in file.split(VIEWS)])
+
+
+def beside(images: Sequence[Image], gap: int = 0) -> Image:
+    """Return images side by side on white, with their upper edges in one line."""
+    lefts = list(accumulate((image.width + gap for image in images), initial=0))
+    size = (lefts[-1] - gap, max(image.height for image in images))
+    return _pasted(images, size, [(left, 0) for left in lefts])
+
+
+def below(images: Sequence[Image], gap: int = 0) -> Image:
+    """Return images below each other on white, with their left edges in one line."""
+    tops = list(accumulate((image.height + gap for image in images), initial=0))
+    size = (max(image.width for image in images), tops[-1] - gap)
+    return _pasted(images, size, [(0, top) for top in tops])
+
+
+def _pasted(
+    images: Sequence[Image], size: tuple[int, int], places: Sequence[tuple[int, int]]
+) -> Image:
+    from PIL import Image
+
+    sheet = Image.new("RGB", size, "white")
+    for image, place in zip(images, places, strict=False):
+        sheet.paste(image, place)
+    return sheet

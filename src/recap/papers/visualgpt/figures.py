@@ -27,13 +27,13 @@ from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.core.hashing import generator
 from recap.data.caption_files import read_texts
 from recap.data.corpus import Corpus, pictures_of
-from recap.data.files.images import ImageSource
+from recap.data.files.images import ImageSource, read_photo
 from recap.data.tokenizer import TAGGED, TAGGER, count_kinds, kind_of, tag
 from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabulary
 from recap.evaluation.figures import BATCH, CaptionedImages, DrawnModels
 from recap.papers.visualgpt.model import SelfResurrecting, visual_gates
 from recap.papers.visualgpt.settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
-from recap.tables.contact_sheet import COLOURS, read_photo
+from recap.tables.colours import COLOURS
 from recap.tables.text import plain
 
 if TYPE_CHECKING:

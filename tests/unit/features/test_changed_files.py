@@ -1,7 +1,5 @@
-"""An unfinished extraction or import follows the bytes
-of its pictures and files, not their names and sizes."""
+"""What an earlier run left is used again only where pictures and files have not changed since."""
 
-import json
 import os
 import time
 import zipfile
@@ -12,16 +10,13 @@ import pytest
 from helpers.feature_files import SIZES, regions, six_columns, text, write_lines
 from helpers.feature_stores import store_of
 from helpers.importing import import_job
-from helpers.refusals import refused
-from recap.core.errors import FeatureError
-from recap.data.files.images import ImageSource
 from recap.features import importers
-from recap.features.origins import Notes, Origins, of_files, of_pictures
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.settings.features import FORMATS, ImportedFeatures
 
 IDS = list(range(8))
+CLOCK = 0.02  # seconds; the times of files are those of a coarser clock
 
 
 class Pictures:
@@ -34,11 +29,8 @@ class Pictures:
         for image_id in IDS:
             self.put(image_id, image_id)
 
-    def put(self, image_id, number, *, age=100):
-        path = self.folder / f"{image_id}.jpg"
-        path.unlink(missing_ok=True)
-        path.write_text(f"{number:04d}")
-        os.utime(path, (time.time() - age,) * 2)
+    def put(self, image_id, number):
+        (self.folder / f"{image_id}.jpg").write_text(f"{number:04d}")
 
     def extract(self, stop_at=None):
         self.read = []
@@ -53,19 +45,20 @@ class Pictures:
 
         return give
 
-    def build(self, root, images=None, stop_at=None):
-        origins = of_pictures(
-            ImageSource([images or self.folder]),
-            {image_id: [f"{image_id}.jpg"] for image_id in IDS},
-        )
-        path = store_of(
-            root / "f.h5", IDS, extract=self.extract(stop_at), shard_size=2, origins=origins
-        )
+    def files(self, image_id):
+        return [self.folder / f"{image_id}.jpg"]
+
+    def build(self, root, stop_at=None, **more):
+        time.sleep(CLOCK)
+        extract = self.extract(stop_at)
+        path = store_of(root / "f.h5", IDS, extract=extract, shard_size=2, files=self.files, **more)
+        time.sleep(CLOCK)
         return FeatureStore(path).read(IDS)[0][:, 0, 0].tolist()
 
-    def interrupted(self, root, images=None):
+    def interrupted(self, root):
         with pytest.raises(KeyboardInterrupt):
-            self.build(root, images, stop_at=6)
+            self.build(root, stop_at=6)
+        time.sleep(CLOCK)
 
 
 @pytest.fixture
@@ -81,82 +74,48 @@ def same_size_and_time(path, text):
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
 
-def test_only_the_shard_of_a_replaced_picture_is_made_again(pictures, tmp_path):
+def test_replaced_picture_of_an_unfinished_store_is_extracted_again(pictures, tmp_path):
     pictures.interrupted(tmp_path)
     same_size_and_time(pictures.folder / "3.jpg", "0033")
     assert pictures.build(tmp_path) == [0, 1, 2, 33, 4, 5, 6, 7]
-    assert pictures.read == [2, 3, 6, 7]
+    assert pictures.read == [3, 6, 7]
 
 
-def test_touched_and_copied_pictures_are_read_again_but_not_extracted_again(pictures, tmp_path):
-    pictures.interrupted(tmp_path)
-    for image_id in IDS:
-        pictures.put(image_id, image_id, age=1000)
-    assert pictures.build(tmp_path) == IDS
-    assert pictures.read == [6, 7]
-
-
-def test_finished_store_is_made_again_from_changed_pictures(pictures, tmp_path):
+def test_finished_store_is_made_again_from_changed_pictures(pictures, tmp_path, capsys):
     pictures.build(tmp_path)
     assert pictures.build(tmp_path) == IDS
     assert pictures.read == []
     same_size_and_time(pictures.folder / "7.jpg", "0077")
     assert pictures.build(tmp_path)[7] == 77
+    assert "files have changed" in capsys.readouterr().err
 
 
-def test_picture_that_changes_while_it_is_read_stops_the_job_and_leaves_whole_shards(
-    pictures, tmp_path
-):
-    extract = pictures.extract
-
-    def changing(stop_at=None):
-        def give(groups):
-            for record in extract()(groups):
-                if record.image_id == 5:
-                    same_size_and_time(pictures.folder / "4.jpg", "0044")
-                yield record
-
-        return give
-
-    pictures.extract = changing
-    with refused(FeatureError, "image id 4"):
-        pictures.build(tmp_path)
-    pictures.extract = extract
-    assert pictures.build(tmp_path) == [0, 1, 2, 3, 44, 5, 6, 7]
-    assert pictures.read == [4, 5, 6, 7]
+def test_store_that_grows_drops_images_that_changed_or_are_gone(pictures, tmp_path):
+    kept = tmp_path / "kept.h5"
+    pictures.build(tmp_path, kept=kept)
+    same_size_and_time(pictures.folder / "7.jpg", "0077")
+    before = pictures.files
+    pictures.files = lambda image_id: None if image_id == 6 else before(image_id)
+    store_of(tmp_path / "few.h5", [1], extract=pictures.extract(), files=pictures.files, kept=kept)
+    assert FeatureStore(kept).ids.tolist() == [0, 1, 2, 3, 4, 5]
+    assert pictures.read == []
 
 
-def test_entries_of_a_zip_are_told_apart_by_their_crc(pictures, tmp_path):
+def test_pictures_in_a_changed_zip_are_extracted_again(pictures, tmp_path):
     def pack():
         with zipfile.ZipFile(tmp_path / "pictures.zip", "w") as archive:
             for image_id in IDS:
                 archive.write(pictures.folder / f"{image_id}.jpg", f"{image_id}.jpg")
 
+    pictures.files = lambda image_id: [tmp_path / "pictures.zip"]
     pack()
-    pictures.interrupted(tmp_path, tmp_path / "pictures.zip")
-    same_size_and_time(pictures.folder / "0.jpg", "0090")
+    pictures.interrupted(tmp_path)
+    assert pictures.build(tmp_path) == IDS
+    assert pictures.read == [6, 7]
+    pictures.put(0, 90)
     pack()
-    assert pictures.build(tmp_path, tmp_path / "pictures.zip") == [90, 1, 2, 3, 4, 5, 6, 7]
-    assert pictures.read == [0, 1, 6, 7]
-
-
-def test_notes_are_believed_of_settled_files_alone(pictures, tmp_path):
-    reads = []
-
-    plain = of_files(lambda image_id: [pictures.folder / f"{image_id}.jpg"])
-    files = Origins(plain.mark, lambda image_id: reads.append(image_id) or plain.content(image_id))
-    notes = Notes(files, [0], [])
-    (content,) = notes.take([0])
-    notes.write(tmp_path / "notes.json", [0])
-    # Written a moment ago: it may be written again at the same tick of the clock.
-    assert json.loads((tmp_path / "notes.json").read_text())["0"] == {
-        "mark": None,
-        "content": content,
-    }
-    (tmp_path / "damaged.json").write_text('{"0": {"mark": [[4')
-    for name in ("notes.json", "damaged.json", "none.json"):
-        assert Notes(files, [0], [tmp_path / name]).content(0) == content
-    assert reads == [0] * 4
+    assert pictures.build(tmp_path) == [90, 1, 2, 3, 4, 5, 6, 7]
+    assert pictures.read == IDS
 
 
 def bring(folder, format, source, stop_after=None):
@@ -182,14 +141,16 @@ def bring(folder, format, source, stop_after=None):
             return given, None
 
 
-def test_import_of_a_tsv_makes_again_the_lines_that_changed(tmp_path):
+def test_import_of_a_changed_tsv_begins_anew(tmp_path):
     lines = {image_id: six_columns(image_id) for image_id in sorted(SIZES)}
     path = write_lines(tmp_path / "a.tsv", list(lines.values()))
+    time.sleep(CLOCK)
     assert bring(tmp_path, "bottom_up_tsv", path, stop_after=2)[0] == [7, 42]
+    time.sleep(CLOCK)
     vectors = regions(42)[0] + 1
     lines[42] = b"\t".join([*lines[42].split(b"\t")[:-1], text(vectors)])
     write_lines(path, list(lines.values()))
     given, store = bring(tmp_path, "bottom_up_tsv", path)
-    assert given == [42, 123]
+    assert given == [7, 42, 123]
     np.testing.assert_array_equal(store.read([42])[0][0], vectors)
     np.testing.assert_array_equal(store.read([7])[0][0], regions(7)[0])
