@@ -191,7 +191,7 @@ class Amounts:
         """Return how many images a store holds: the expected union of draws, validation, test."""
         # The draws of one seed are nested, so that its largest counts; others are independent.
         # All data sets that read a store have the same pictures.
-        counts = self.counts(readers(self.plan, store.dataset, store.features)[0])
+        counts = self.counts(readers(self.plan, store.dataset)[0])
         largest: defaultdict[tuple[str, int], float] = defaultdict(float)
         for run in reading_runs(self.plan, store):
             share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
