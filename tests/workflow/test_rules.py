@@ -4,7 +4,7 @@ names there."""
 import re
 import stat
 
-from workflow.provenance import make_writable
+from workflow.records import make_writable
 from workflow.stopping import jobs_here
 
 from helpers.tiny_workspace import Workspace

@@ -93,14 +93,7 @@ def push(profile: str | None = None, *, inputs: str | None = None) -> None:
             raise RecapError(
                 f"results/{name}: some jobs have not run yet; run Snakemake before pushing"
             )
-        # A run that was killed after its last job has not written the provenance beside the
-        # results.
-        _snakemake(options[name], "--cores", "1", "save_provenance")
-        stages = [
-            stage
-            for stage in _dvc("stage", "list", "--name-only").split()
-            if stage.endswith(f"@{name}")
-        ]
+        stages = _stages(name)
         _dvc("commit", "--force", *stages)
         _dvc("push", *stages)
         cache = Path(_dvc("cache", "dir").strip())
@@ -116,8 +109,8 @@ def push(profile: str | None = None, *, inputs: str | None = None) -> None:
 
 
 def pull(profile: str | None = None, *, inputs: str | None = None) -> None:
-    """Pull results, of one profile or all in dvc.lock, from the DVC remote and publish them in
-    MLflow.
+    """Pull results, of one profile or all in dvc.lock, from the DVC remote, mark them as up to date
+    for Snakemake, and publish them in MLflow.
 
     The remote is not trusted: results are written when every file has the md5 that dvc.lock and the
     listings name.
@@ -130,15 +123,49 @@ def pull(profile: str | None = None, *, inputs: str | None = None) -> None:
         )
     remote = _default_remote()
     for name, outs in locked.items():
+        _check_unchanged(name, outs)
         # An empty folder for DVC's notes: its own may say what a remote once answered, and which
         # md5 a file once had.
         with tempfile.TemporaryDirectory() as notes:
             _fetch(outs, remote, notes)
             # It keeps files that are in none of its versions, and names one.
             _dvc("checkout", *outs, DVC_SITE_CACHE_DIR=notes)
+        _snakemake(options[name], "--cores", "1", "--touch", "--forceall", "kept_all")
         view = f"mlflow/{name}.published.json"
         _snakemake(options[name], "--cores", "1", view, "--allowed-rules", "track_init", "publish")
         log.info(f"{name}: pulled from {remote} and published in MLflow")
+
+
+def _check_unchanged(profile: str, outs: Mapping[str, str]) -> None:
+    """Refuse results that other parameters or other source made, before they are here.
+
+    They would be marked as up to date; without a mark, Snakemake compares times alone.
+    """
+    changed: list[str] = []
+    for stage in json.loads(_dvc("status", "--json", *_stages(profile))).values():
+        for entry in stage:
+            if not isinstance(entry, dict):  # "changed command"
+                changed += ["dvc.yaml", str(PROFILES)]
+                continue
+            for paths in entry.values():  # {"changed deps": {"params": "modified"}}
+                changed += [path for path in paths if path not in outs]
+    if not changed:
+        return
+    pushed = outs.get(f"reports/{profile}", "")
+    commit = [*_git("log", "--format=%h", "-S", pushed, "--", str(LOCK)), "HEAD"][0]
+    files = _git("diff", "--name-only", "--relative", commit, "--", *changed)
+    files += _git("ls-files", "--others", "--exclude-standard", "--", *changed)
+    raise RecapError(
+        f"{[*files, *changed][0]}: differs from commit {commit}, which made the results of "
+        f"{profile}; no results were written: put your changes aside (git stash "
+        f"--include-untracked), check out {commit}, pull there, and come back"
+    )
+
+
+def _stages(profile: str) -> list[str]:
+    """Return the stages of a profile in dvc.yaml."""
+    names = _dvc("stage", "list", "--name-only").split()
+    return [name for name in names if name.endswith(f"@{profile}")]
 
 
 def outputs(profile: str) -> dict[str, str]:
@@ -280,6 +307,12 @@ def _snakemake(options: Sequence[str], *arguments: str) -> str:
 def _dvc(*arguments: str, **environment: str) -> str:
     """Run DVC and return what it printed as its result."""
     return _run("dvc", *arguments, **environment).stdout
+
+
+def _git(*arguments: str) -> list[str]:
+    """Return the lines that git prints; none where it fails."""
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+    return done.stdout.splitlines() if done.returncode == 0 else []
 
 
 def _run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -12,8 +12,14 @@ import pytest
 
 from helpers import refusals
 from helpers.commands import refused_command
+from helpers.tiny_workspace import ROOT
 from recap.cli import main
+from recap.core.documents import read_mapping
 from recap.core.errors import DamagedData, DataError
+from recap.plan import source
+from recap.plan.source import EVALUATION, TRAINING
+from recap.settings.metrics import METRICS
+from recap.settings.models import MODELS
 from recap.share import dvc
 from recap.share.dvc import (
     LISTINGS,
@@ -128,6 +134,30 @@ def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
         "--config",
         "scale=small",
     ]
+
+
+MODELS_OF = [MODELS.target(kind) for kind in MODELS.names()]
+METRICS_OF = [METRICS.target(name) for name in METRICS.names()]
+DECIDED_BY = {
+    "data": ["recap.data.subsets", "recap.data.vocabulary", "recap.data.card"],
+    "features": ["recap.features.extraction", "recap.features.training"],
+    "train": [TRAINING, *MODELS_OF, "recap.training.language_model"],
+    "evaluate": [EVALUATION, *MODELS_OF, *METRICS_OF],
+    "report": [
+        *("recap.tables.samples", "recap.report.figures", "recap.report.page"),
+        *("recap.statistics.compare", "recap.statistics.claims", "recap.evaluation.figures"),
+        *("recap.studies.make", "recap.studies.tables"),
+    ],
+}
+
+
+@pytest.mark.parametrize("stage", DECIDED_BY)
+def test_a_stage_depends_on_the_source_of_its_jobs(stage):
+    """`recap artifacts pull` takes results for up to date if these have not changed."""
+    entry = read_mapping(ROOT / "dvc.yaml")["stages"][stage]["do"]
+    starts = DECIDED_BY[stage]
+    rooms = {module.split(".")[1] for module, _ in source.reached(starts, source.PICTURES)}
+    assert {f"src/recap/{room}" for room in rooms} <= set(entry["deps"])
 
 
 def listing(*paths, md5="0" * 32):
