@@ -24,7 +24,6 @@ from recap.share import dvc
 from recap.share.dvc import (
     LISTINGS,
     listed_files,
-    missing_objects,
     outputs,
     read_listings,
     read_profiles,
@@ -211,16 +210,6 @@ def test_a_damaged_lock_is_refused(project, lock):
     Path("dvc.lock").write_text(lock)
     with refusals.refused(DamagedData, "dvc.lock"):
         outputs("mine")
-
-
-def test_damaged_objects_leave_the_cache_and_others_stay(tmp_path):
-    whole, damaged = (hashlib.md5(each).hexdigest() for each in (b"a", b"b"))
-    for md5, content in ((whole, b"a"), (damaged, b"c")):
-        file = tmp_path / "files" / "md5" / md5[:2] / md5[2:]
-        file.parent.mkdir(parents=True)
-        file.write_bytes(content)
-    assert missing_objects(tmp_path, [whole, damaged, "0" * 32]) == [damaged, "0" * 32]
-    assert [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()] == [b"a"]
 
 
 def test_a_file_in_the_project_does_not_run_in_place_of_a_program(project):
