@@ -237,22 +237,6 @@ def hub(
     )
 
 
-@EXPORT.command(
-    "recap export mlflow results/demo --out shared/model",
-    calls="recap.share.export:export_mlflow",
-)
-def mlflow(
-    run: Run,
-    *,
-    out: Folder,
-    vocabulary: Words = None,
-    features: Stores = (),
-    weights: Weights = None,
-    params: Path = PARAMS,
-) -> None:
-    """A run as an MLflow model: image bytes in, captions out."""
-
-
 @command(
     "recap score captions.json --dataset coco --fetch",
     "recap score ours.json theirs.csv --dataset flickr8k --against results/demo/runs/RUN --format "
