@@ -282,13 +282,13 @@ def score(
 
 
 @SCORES.command(
-    "recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date "
+    "recap scores import answer.txt --submission reports/mine/server/mine_t2_wide --date "
     "2026-11-24",
     name="import",
     calls="recap.share.coco_server:import_answer",
 )
 def import_(
-    answer: Annotated[Path, "the answer: JSON, or text with a score a line", "FILE"],
+    answer: Annotated[Path, "the answer, with a line `c5_Bleu_1: 0.81` for each score", "FILE"],
     *,
     submission: Annotated[Path, "folder of what was sent, with its captions"],
     day: Annotated[
