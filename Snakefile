@@ -24,7 +24,7 @@ from recap.plan.paths import data_files, feature_files
 
 from workflow.plan import dated_later, due_jobs, due_runs
 from workflow.profile import pass_on
-from workflow.provenance import ProvenanceStore, make_writable
+from workflow.records import make_writable
 from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster, stop_with_jobs
 
 min_version("9.27")
@@ -44,10 +44,24 @@ if not {"name", "tables"} & set(config):
 
 # They take seconds, and a cluster a minute to begin a job: they run where Snakemake runs.
 workflow.localrules(
-    *("all", "kept_all", "save_provenance"),
-    *("data_all", "features_all", "train_all", "evaluate_all"),
-    *("wanted_rows", "subset", "used_images", "vocabulary", "card"),
-    *("submission", "select", "statistics"),
+    *(
+        "all",
+        "kept_all",
+        "data_all",
+        "features_all",
+        "train_all",
+        "evaluate_all",
+    ),
+    *(
+        "wanted_rows",
+        "subset",
+        "used_images",
+        "vocabulary",
+        "card",
+        "submission",
+        "select",
+        "statistics",
+    ),
     *("table", "samples", "sweep", "summary", "curves", "report_page", "track_init", "publish"),
     *("study_sheets", "study_simulate", "study_import", "study_analysis"),
 )
@@ -63,21 +77,8 @@ include: "workflow/rules/studies.smk"
 include: "workflow/rules/report.smk"
 
 
-# Snakemake's records of finished files travel with them: restored before a run, copied beside them
-# after one. Of the folders that DVC keeps each has a separate file, because the outputs of two
-# stages may not overlap.
-PROVENANCE = ProvenanceStore(
-    folders=[f"{R}/{phase}" for phase in ("data", "features", "runs", "scores")]
-    + [REPORTS, f"{R}/statistics"],
-    single_files=[SUMMARY, CURVES["csv"]],
-    inputs=PROFILE.inputs,
-)
 if workflow.is_main_process:
     make_writable([R, REPORTS])
-    try:
-        PROVENANCE.restore()
-    except RecapError as error:
-        refuse(str(error))
 
 
 messages.introduce(LABELS, lambda: due_runs(due_jobs(workflow), LABELS))
@@ -99,14 +100,6 @@ onstart:
         stop_with_cluster()
     if lines := due_runs(due_jobs(workflow), LABELS):
         logger.info("\n".join([*lines, ""]), extra=messages.PASS_ON)
-
-
-onsuccess:
-    PROVENANCE.save()
-
-
-onerror:
-    PROVENANCE.save()
 
 
 TRAINED_FILES = [file for run in TRAINED for file in PATHS.run(run)]
@@ -138,14 +131,6 @@ rule all:
 rule kept_all:
     input:
         KEPT_FILES,
-
-
-rule save_provenance:
-    """It has no output: what follows every run that did something is all that it is for."""
-    log:
-        f"{LOGS}/save_provenance.log",
-    shell:
-        "true > {log:q}"
 
 
 rule data_all:

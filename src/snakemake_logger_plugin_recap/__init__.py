@@ -61,7 +61,6 @@ class LogHandler(LogHandlerBase):
         )
         self._names: dict[int, str] = {}  # job id -> rule and run
         self._started: dict[int, float] = {}  # job id -> time.monotonic()
-        self._seconds: dict[str, list[float]] = {}  # rule -> how long each of its jobs took
         self._ended = ""  # the job that ended last, until its progress is printed
         self._failures: dict[int, str] = {}  # by job id; a later attempt may succeed
         # notes before a run; None once it has begun
@@ -107,7 +106,7 @@ class LogHandler(LogHandlerBase):
             for record in [*(self._before or []), *self._errors]:
                 self._print(self.format(record))
             self._summarize()
-        self._before, self._errors, self._failures, self._seconds, self._stats = [], [], {}, {}, []
+        self._before, self._errors, self._failures, self._started, self._stats = [], [], {}, {}, []
         super().close()
 
     def _start(self, record: Any) -> None:
@@ -134,11 +133,6 @@ class LogHandler(LogHandlerBase):
     def _end(self, record: Any) -> None:
         self._ended = self._duration(record.job_id)
         self._failures.pop(record.job_id, None)
-        if self._ended:
-            rule = self._names[record.job_id].partition(" ")[0]
-            self._seconds.setdefault(rule, []).append(
-                time.monotonic() - self._started[record.job_id]
-            )
 
     def _progress(self, record: Any) -> None:
         if self._ended:
@@ -146,9 +140,9 @@ class LogHandler(LogHandlerBase):
         self._ended = ""
 
     def _fail(self, record: Any) -> None:
-        """Print which job failed and its command's reason, else what cluster or Snakemake says."""
-        errors = [error for error in self._errors if error.thread == record.thread]
-        self._errors = [error for error in self._errors if error not in errors]
+        """Print which job failed and the reason that its command recorded, else what a cluster or
+        Snakemake says."""
+        errors, self._errors = self._errors, []
         file = _failure(record)
         recorded = file is not None and file.exists()
         unknown = _on_cluster(record) or "killed, or out of memory?"
@@ -160,7 +154,7 @@ class LogHandler(LogHandlerBase):
             self._print(self.format(error))
 
     def _summarize(self) -> None:
-        """Print the failed jobs, or the time that each rule's jobs took, or that none was due."""
+        """Print the jobs that failed, or how long all took, or that none was due."""
         if self._failures:
             jobs = "a job" if len(self._failures) == 1 else f"{len(self._failures)} jobs"
             heading = (
@@ -170,17 +164,8 @@ class LogHandler(LogHandlerBase):
             self._print(
                 "\n".join([heading, *(f"  {failure}" for failure in self._failures.values())])
             )
-        elif self._seconds:
-            width = max(map(len, self._seconds))
-            longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))
-            lines = [
-                f"  {rule:{width}}  {len(times):>4}  {duration(sum(times)):>12}"
-                for rule, times in longest
-            ]
-            heading = f"\n  {'stage':{width}}  {'jobs':>4}  {'together':>12}"
-            self._print(
-                "\n".join([heading, *lines, f"{duration(time.monotonic() - self._begun)} in all"])
-            )
+        elif self._started:
+            self._print(f"{duration(time.monotonic() - self._begun)} in all")
         elif self._before is None and not self._stats and not self._errors:
             self._print(NOTHING_TO_DO)
 

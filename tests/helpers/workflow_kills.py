@@ -22,8 +22,8 @@ EARLY = 0.1  # share of the kills that may come while Snakemake still makes up i
 SECONDS_TO_END = 120  # after a polite signal; a training of minutes would take longer
 SAVED_LINES = 12  # of messages after a polite signal
 NO_JOB = "no job"
-# They hold the hash of a file with seconds in it, or say when they were written.
-TIMED = ("SHA256SUMS", ".provenance.json")
+# It holds the hash of a file with seconds in it.
+TIMED = "SHA256SUMS"
 
 
 @dataclass

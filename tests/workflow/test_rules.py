@@ -5,7 +5,7 @@ import re
 import stat
 from pathlib import Path
 
-from workflow.provenance import make_writable
+from workflow.records import make_writable
 from workflow.stopping import jobs_here
 
 from helpers.tiny_workspace import ROOT, Workspace

@@ -52,12 +52,12 @@ def test_each_row_is_sent_with_a_caption_of_every_picture(finished):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_answer_of_the_server_fills_its_row(finished):
-    file = finished.folder / "answer.json"
+    file = finished.folder / "answer.txt"
     file.write_text(answer())
     words = [
         "scores",
         "import",
-        "answer.json",
+        "answer.txt",
         "--submission",
         "reports/tiny/server/server_together",
     ]

@@ -70,11 +70,7 @@ def without_origin(file):
 def results_of(folder):
     """Return the files of the results and of the tables that do not say when they were made."""
     files = [*folder.glob("results/tiny/**/*"), *folder.glob("reports/tiny/tables/*")]
-    kept = [
-        file
-        for file in files
-        if file.is_file() and file.name not in (".provenance.json", "SHA256SUMS")
-    ]
+    kept = [file for file in files if file.is_file() and file.name != "SHA256SUMS"]
     return {str(file.relative_to(folder)): without_origin(file) for file in kept}
 
 

@@ -235,22 +235,6 @@ def hub(
     )
 
 
-@EXPORT.command(
-    "recap export mlflow results/demo --out shared/model",
-    calls="recap.share.export:export_mlflow",
-)
-def mlflow(
-    run: Run,
-    *,
-    out: Folder,
-    vocabulary: Words = None,
-    features: Stores = (),
-    weights: Weights = None,
-    params: Path = PARAMS,
-) -> None:
-    """A run as an MLflow model: image bytes in, captions out."""
-
-
 @command(
     "recap score captions.json --dataset coco --fetch",
     "recap score ours.json theirs.csv --dataset flickr8k --against results/demo/runs/RUN --format "
@@ -296,13 +280,13 @@ def score(
 
 
 @SCORES.command(
-    "recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date "
+    "recap scores import answer.txt --submission reports/mine/server/mine_t2_wide --date "
     "2026-11-24",
     name="import",
     calls="recap.share.coco_server:import_answer",
 )
 def import_(
-    answer: Annotated[Path, "the answer: JSON, or text with a score a line", "FILE"],
+    answer: Annotated[Path, "the answer, with a line `c5_Bleu_1: 0.81` for each score", "FILE"],
     *,
     submission: Annotated[Path, "folder of what was sent, with its captions"],
     day: Annotated[

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from recap.settings.specs import JudgedClaims
 
 REPORT = Group("report", "write tables, figures and pages of results")
-RUNS = Group("runs", "list, show and compare finished runs")
+RUNS = Group("runs", "list and show finished runs")
 TABLES = Group("tables", "show finished tables")
 ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
 FIGURES = (
@@ -41,7 +41,6 @@ OutsideFiles = Annotated[
     "folder of outside files, as given to Snakemake with --config inputs=FOLDER",
     "FOLDER",
 ]
-Other = Annotated[str, "as for `recap runs show`", "RUN"]
 PUBLISHED = "folder of the published runs (docs/results/published)"
 PAGES = "folder of the pages, with published/, prose/ and images/ (docs/results)"
 DATA_FOLDER = "folder of the data sets (without it, BLEU and METEOR are not scored again)"
@@ -288,18 +287,6 @@ def show_run(run: Annotated[str, FOUND, "RUN"], *, results: Path = RESULTS) -> N
     from recap.share.tracking_records import describe_run, find_run, finished_runs
 
     print("\n".join(describe_run(find_run(finished_runs(results), run))))
-
-
-@RUNS.command(
-    "recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'Wide seed 1 "
-    "scst'"
-)
-def compare(first: Other, second: Other, *, results: Path = RESULTS) -> None:
-    """Compare two runs: settings that differ, and scores with p over the same images."""
-    from recap.share.tracking_records import compare_runs, find_run, finished_runs
-
-    runs = finished_runs(results)
-    print("\n".join(compare_runs(find_run(runs, first), find_run(runs, second))))
 
 
 @RUNS.command("recap runs gallery 'Wide seed 1 xe' 'Wide seed 1 scst' --out gallery.html")

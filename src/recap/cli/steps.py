@@ -69,7 +69,7 @@ def claims(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
     from recap.tables.claims import write_claims
 
     judged = checked(spec, "specs:JudgedClaims")
-    write_claims(judge_claims(judged, scores), judged.scale, out)
+    checksums.record(*write_claims(judge_claims(judged, scores), judged.scale, out))
 
 
 def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:
@@ -78,9 +78,10 @@ def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:
     from recap.tables.formats import write_table
 
     checksums.check(statistics)
-    write_table(
+    paths = write_table(
         name=statistics.stem,
         table=checked(spec, "tables:Table"),
         statistics=read_json(statistics),
         out=out,
     )
+    checksums.record(*paths)

@@ -7,15 +7,10 @@ from typing import Annotated, Any
 
 from recap.cli.frame import Group, Section
 from recap.cli.options import PARAMS, Paths
-from recap.core.errors import counted
 
 STUDY = Group("study", "run human studies: forms, responses, tables")
 ONE = Section(exclusive=True)
-ADDRESS = "public address of a proxy that passes requests on (http://127.0.0.1:PORT)"
-RESPONSES = (
-    "files or folders: .json of pages, .sqlite of the server, .csv of a crowd platform or typed "
-    "from paper"
-)
+RESPONSES = "files or folders: .json of pages, .csv of a crowd platform or typed from paper"
 SHARES = (
     "expected share of votes of each system, or of no of each model (default: the smallest effect "
     "found)"
@@ -65,46 +60,6 @@ def make_sheets(
 
     chosen = spec or StudySpec(name=study, study=load_named(params, "studies", str(study)))
     make_study(**dict(chosen), captions=dict(captions), corpus=corpus, images=images, out=out)
-
-
-@STUDY.command(
-    "recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links "
-    "links.csv"
-)
-def serve(
-    *,
-    sheets: Annotated[
-        Path, "sheets.json, as `recap study sheets` wrote it; pictures.zip lies beside it"
-    ],
-    responses: Annotated[Path, "SQLite file of the responses (.sqlite); made if missing"],
-    links: Annotated[Path, "CSV of the raters' links with their secret tokens; made if missing"],
-    port: Annotated[int, "port (8765)"] = 8765,
-    address: Annotated[str | None, ADDRESS, "URL"] = None,
-) -> None:
-    """Serve forms to raters on 127.0.0.1 and store their responses."""
-    from recap.core.errors import ConfigError
-    from recap.core.log import log
-    from recap.settings.studies import PLACEHOLDER
-    from recap.studies import server
-    from recap.studies.make import read_pictures
-    from recap.studies.sheets import read_sheets
-
-    if responses.suffix != ".sqlite":
-        raise ConfigError(
-            f"--responses {responses}: name a file that ends in .sqlite, by which `import` knows it"
-        )
-    forms = read_sheets(sheets)
-    forms.study.check_contact()
-    if forms.study.contact == PLACEHOLDER:
-        log.warning(
-            "The consent text names nobody. This is a trial: set `contact` before people are asked."
-        )
-    address = (address or f"http://127.0.0.1:{port}").rstrip("/")
-    host = server.public_host(address)
-    pictures = read_pictures(sheets.parent / "pictures.zip", forms.pictures)
-    tokens = server.links(forms, links, address)
-    print(f"{counted(len(tokens), 'link')}: {links}")
-    server.serve(server.make_app(forms, pictures, tokens, server.Store(responses), host), port)
 
 
 @STUDY.command(

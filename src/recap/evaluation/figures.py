@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from recap.core.checksums import record
 from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import generator
@@ -62,7 +63,9 @@ def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
     if lacking := next((needs for needs, refused in refusals.items() if refused), None):
         raise ConfigError(f"a figure of kind {figure.kind!r} needs {lacking}")
     draw = resolve(figure.implementation)
-    draw(figure, models, {ending: out.with_name(f"{out.name}_{ending}") for ending in figure.files})
+    files = {ending: out.with_name(f"{out.name}_{ending}") for ending in figure.files}
+    draw(figure, models, files)
+    record(*files.values())
 
 
 def shown_images(figure: ShownImages, corpus: Corpus) -> list[int]:

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 from pandas import DataFrame
 from scipy import stats
 
-from recap.core.checksums import check
+from recap.core.checksums import check, record
 from recap.core.documents import read_json, write_json
 from recap.core.errors import RecapError
 from recap.core.files import atomic_path, cell, csv_text, reading, write_text
@@ -139,6 +139,7 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
     numbers = list(_numbers(figure, rows))
     _draw_sweep(figure, numbers, png)
     write_text(out, csv_text([SWEEP_COLUMNS, *(map(cell, number) for number in numbers)]))
+    record(out)
 
 
 def _numbers(
@@ -253,3 +254,4 @@ def _save(drawing: Drawing, axes: Axes, columns: int, png: Path) -> None:
         for kind, metadata in no_dates.items():
             with atomic_path(png.with_suffix(f".{kind}")) as temporary:
                 drawing.savefig(temporary, format=kind, metadata=metadata)
+    record(*(png.with_suffix(f".{kind}") for kind in no_dates))

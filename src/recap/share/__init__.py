@@ -1,1 +1,1 @@
-"""Results for others: captions of photos, exports, a served model, MLflow, DVC."""
+"""Results for others: captions of photos, exports, MLflow, DVC."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -31,12 +31,7 @@ from recap.settings.metrics import server_names
 from recap.statistics.scores import ANSWER, Answer, sent_captions
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal captions give equal bytes
-_METRIC = re.compile(
-    r"bleu[-_ ]?([1-4])|(meteor)|(rouge[-_ ]?l)|(cider)(?:[-_ ]?d)?", re.IGNORECASE
-)
-_REFERENCES = re.compile(r"(?<![a-z0-9])c(5|40)(?![0-9])", re.IGNORECASE)
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf"
-_LINE = re.compile(rf"\s*(\S.*?)\s*(?:[:=]|\s)\s*({_NUMBER})\s*", re.IGNORECASE)
+_SCORE = re.compile(r"c(5|40)_(Bleu_[1-4]|METEOR|ROUGE_L|CIDEr): *([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)")
 
 
 @dataclass(frozen=True)
@@ -102,8 +97,7 @@ def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:
     """Write ``scores.json`` into the folder of a submission
     (reports/<profile>/server/<table>_<row>) for its table.
 
-    `answer`, of that day, is JSON with c5 and c40 in the keys of scores, nested or not, or lines
-    ``c5_Bleu_1: 0.81``.
+    `answer`, of that day, has a line ``c5_Bleu_1: 0.81`` for each score.
     """
     captions = sent_captions(submission)
     if not captions.is_file():
@@ -111,20 +105,7 @@ def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:
             f"{captions}: no such file; name the folder that the workflow made for what was sent"
         )
     check(captions)
-    scores: dict[str, float] = {}
-    for key, value in _entries(answer):
-        name = _score_name(key, answer)
-        if name in scores:
-            raise DataError(
-                f"{answer}: gives {name} twice, the second time as {key!r}; leave one out"
-            )
-        largest = 10 if name.endswith("CIDEr") else 1  # of a sentence equal to all its references
-        if type(value) not in (int, float) or not 0 <= value <= largest:
-            raise DataError(
-                f"{answer}: {name} is {value!r}, not a number from 0 to {largest}; scores are no "
-                "percentages"
-            )
-        scores[name] = float(value)
+    scores = _read_scores(answer)
     missing = [name for name in server_names() if name not in scores]
     if missing:
         raise DataError(
@@ -138,49 +119,29 @@ def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:
     return checked
 
 
-def _entries(path: Path) -> list[tuple[str, Any]]:
-    """Return key and value of all entries: of a JSON with the keys around it, joined by dots."""
-    with reading(path, damaged="give the server's answer as it came, JSON or text"):
-        text = path.read_text(encoding="utf-8")
-        if text.lstrip().startswith(("{", "[")):
-            return list(_leaves(json.loads(text), ""))
-    entries: list[tuple[str, Any]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        match = _LINE.fullmatch(line)
-        if match is not None:
-            entries.append((match[1], float(match[2])))
-        elif line.strip():
+def _read_scores(path: Path) -> dict[str, float]:
+    """Return the scores of an answer, by the names of tables: c40.ROUGE-L for ``c40_ROUGE_L``."""
+    with reading(path, damaged="give the server's answer as it came"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+    scores: dict[str, float] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        match = _SCORE.fullmatch(line.strip())
+        if match is None:
             raise DataError(
-                f"{path}: line {number} is not like 'c5_Bleu_1: 0.81'; give the server's scores "
-                "alone"
+                f"{path}: line {number} is not like 'c5_Bleu_1: 0.81'; leave out what else the "
+                "server says"
             )
-    return entries
-
-
-def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict | list):
-        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _leaves(part, f"{key}.{name}" if key else str(name))
-    else:
-        yield key, value
-
-
-def _score_name(key: str, path: Path) -> str:
-    """Return what tables call a score: c40.ROUGE-L for ``ROUGE_L (c40)`` or ``c40_ROUGE_L``."""
-    metrics, references = list(_METRIC.finditer(key)), _REFERENCES.findall(key.replace("_", " "))
-    if len(metrics) != 1 or len(references) != 1:
-        raise DataError(
-            f"{path}: {key!r} is no score of BLEU-1 to 4, METEOR, ROUGE-L or CIDEr with c5 or c40; "
-            "leave out what else the server says"
-        )
-    (match,) = metrics
-    metric = (
-        f"BLEU-{match[1]}"
-        if match[1]
-        else "METEOR"
-        if match[2]
-        else "ROUGE-L"
-        if match[3]
-        else "CIDEr"
-    )
-    return f"c{references[0]}.{metric}"
+        name = f"c{match[1]}.{match[2].replace('_', '-').replace('Bleu', 'BLEU')}"
+        if name in scores:
+            raise DataError(f"{path}: line {number} gives {name} again; leave one out")
+        value = float(match[3])
+        largest = 10 if name.endswith("CIDEr") else 1  # of a sentence equal to all its references
+        if value > largest:
+            raise DataError(
+                f"{path}: {name} is {match[3]}, not a number from 0 to {largest}; scores are no "
+                "percentages"
+            )
+        scores[name] = value
+    return scores

@@ -14,8 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +86,13 @@ def push(profile: str | None = None, *, inputs: str | None = None) -> None:
             f"{PROFILES}: none of its profiles has results here; run Snakemake before pushing"
         )
     options = {name: _options(name, inputs) for name in names}
-    remote = _default_remote()
+    remote = _verified_remote()
     for name in names:
         if NOTHING_TO_DO not in _snakemake(options[name], "--dry-run", "kept_all"):
             raise RecapError(
                 f"results/{name}: some jobs have not run yet; run Snakemake before pushing"
             )
-        # A run that was killed after its last job has
-        # not written the provenance beside the results.
-        _snakemake(options[name], "--cores", "1", "save_provenance")
-        stages = [
-            stage
-            for stage in _dvc("stage", "list", "--name-only").split()
-            if stage.endswith(f"@{name}")
-        ]
+        stages = _stages(name)
         _dvc("commit", "--force", *stages)
         _dvc("push", *stages)
         cache = Path(_dvc("cache", "dir").strip())
@@ -110,14 +102,14 @@ def push(profile: str | None = None, *, inputs: str | None = None) -> None:
             _listings() | {path: read_json(cache / _place(md5)) for path, md5 in folders.items()},
         )
         log.info(
-            f"{name}: in {remote}; now commit {LOCK}, {LISTINGS} and .dvc/config to git: a clone "
-            "pulls what they name"
+            f"{name}: in the DVC remote {remote}; now commit {LOCK}, {LISTINGS} and .dvc/config to "
+            "git: a clone pulls what they name"
         )
 
 
 def pull(profile: str | None = None, *, inputs: str | None = None) -> None:
-    """Pull results, of one profile or all in dvc.lock, from the DVC remote and publish them in
-    MLflow.
+    """Pull results, of one profile or all in dvc.lock, from the DVC remote, mark them as up to date
+    for Snakemake, and publish them in MLflow.
 
     The remote is not trusted: results are written when every file has the md5 that dvc.lock and the
     listings name.
@@ -128,17 +120,47 @@ def pull(profile: str | None = None, *, inputs: str | None = None) -> None:
         raise DataError(
             f"{LOCK}: names no results of {', '.join(options)}; `recap artifacts push` adds them"
         )
-    remote = _default_remote()
+    remote = _verified_remote()
     for name, outs in locked.items():
-        # An empty folder for DVC's notes:
-        # its own may say what a remote once answered, and which md5 a file once had.
-        with tempfile.TemporaryDirectory() as notes:
-            _fetch(outs, remote, notes)
-            # It keeps files that are in none of its versions, and names one.
-            _dvc("checkout", *outs, DVC_SITE_CACHE_DIR=notes)
+        _check_unchanged(name, outs)
+        _fetch(outs, remote)
+        _dvc("checkout", *outs)  # it keeps files that are in none of its versions, and names one
+        _snakemake(options[name], "--cores", "1", "--touch", "--forceall", "kept_all")
         view = f"mlflow/{name}.published.json"
         _snakemake(options[name], "--cores", "1", view, "--allowed-rules", "track_init", "publish")
-        log.info(f"{name}: pulled from {remote} and published in MLflow")
+        log.info(f"{name}: pulled from the DVC remote {remote} and published in MLflow")
+
+
+def _check_unchanged(profile: str, outs: Mapping[str, str]) -> None:
+    """Refuse results that other parameters or other source made, before they are here.
+
+    They would be marked as up to date; without a mark, Snakemake compares times alone.
+    """
+    changed: list[str] = []
+    for stage in json.loads(_dvc("status", "--json", *_stages(profile))).values():
+        for entry in stage:
+            if not isinstance(entry, dict):  # "changed command"
+                changed += ["dvc.yaml", str(PROFILES)]
+                continue
+            for paths in entry.values():  # {"changed deps": {"params": "modified"}}
+                changed += [path for path in paths if path not in outs]
+    if not changed:
+        return
+    pushed = outs.get(f"reports/{profile}", "")
+    commit = [*_git("log", "--format=%h", "-S", pushed, "--", str(LOCK)), "HEAD"][0]
+    files = _git("diff", "--name-only", "--relative", commit, "--", *changed)
+    files += _git("ls-files", "--others", "--exclude-standard", "--", *changed)
+    raise RecapError(
+        f"{[*files, *changed][0]}: differs from commit {commit}, which made the results of "
+        f"{profile}; no results were written: put your changes aside (git stash "
+        f"--include-untracked), check out {commit}, pull there, and come back"
+    )
+
+
+def _stages(profile: str) -> list[str]:
+    """Return the stages of a profile in dvc.yaml."""
+    names = _dvc("stage", "list", "--name-only").split()
+    return [name for name in names if name.endswith(f"@{profile}")]
 
 
 def outputs(profile: str) -> dict[str, str]:
@@ -194,49 +216,25 @@ def listed_files(outs: Mapping[str, str], listings: Mapping[str, bytes]) -> dict
     return files
 
 
-def missing_objects(cache: Path, md5s: Collection[str]) -> list[str]:
-    """Return the md5 of the files that a cache lacks.
-
-    Those whose bytes have another md5 are removed first.
-    """
-    missing = []
-    for md5 in md5s:
-        path = cache / _place(md5)
-        if path.exists():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(
-                    file, lambda: hashlib.md5(usedforsecurity=False)
-                ).hexdigest()
-            if digest == md5:
-                continue
-            path.unlink()
-        missing.append(md5)
-    return missing
-
-
-def _fetch(outs: Mapping[str, str], remote: str, notes: str) -> None:
-    """Fetch what is not in DVC's cache, or damaged there, and compare it with its md5."""
+def _fetch(outs: Mapping[str, str], remote: str) -> None:
+    """Fetch what DVC's cache lacks; DVC compares each file with its md5."""
     cache, listings = Path(_dvc("cache", "dir").strip()), read_listings(outs)
     files = listed_files(outs, listings)
     for folder, text in listings.items():  # DVC asks the remote for those that are not in its cache
         with atomic_path(cache / _place(outs[folder])) as temporary:
             temporary.write_bytes(text)
     reason = ""
-    wanted = missing_objects(cache, sorted(set(files.values())))
-    if wanted:
-        try:
-            _dvc("fetch", *outs, DVC_SITE_CACHE_DIR=notes)
-        except RecapError as error:
-            reason = f" ({error})"
-    damaged = missing_objects(cache, wanted)
-    if damaged:
-        file, md5 = next((file, md5) for file, md5 in files.items() if md5 in damaged)
-        more = f" and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
-        raise RecapError(
-            f"{file}{more}: damaged or missing in {remote}, or it cannot be reached; no results "
-            f"were written: restore {_place(md5)} there (docs/guides/artifacts.md) and "
-            f"repeat the command{reason}"
-        )
+    try:
+        _dvc("fetch", *outs)  # it may leave out what it refuses, and end as if all were there
+    except RecapError as error:
+        reason = f" ({error})"
+    for file, md5 in files.items():
+        if not (cache / _place(md5)).exists():
+            raise RecapError(
+                f"{file}: damaged or missing in the DVC remote {remote}, or it cannot be reached; "
+                f"no results were written: restore {_place(md5)} there "
+                f"(docs/guides/artifacts.md) and repeat the command{reason}"
+            )
 
 
 def _listings() -> dict[str, Any]:
@@ -248,11 +246,14 @@ def _place(md5: str) -> str:
     return f"files/md5/{md5[:2]}/{md5[2:]}"
 
 
-def _default_remote() -> str:
+def _verified_remote() -> str:
+    """Return the name of the DVC remote, after setting that DVC verifies what it fetches."""
     try:
-        return f"the DVC remote {_dvc('remote', 'default').strip()}"
+        remote = _dvc("remote", "default").strip()
     except RecapError as error:
         raise ConfigError(f"{error}; set one: dvc remote add -d NAME FOLDER_OR_URL") from error
+    _dvc("remote", "modify", remote, "verify", "true")
+    return remote
 
 
 def _options(profile: str, inputs: str | None) -> list[str]:
@@ -273,19 +274,23 @@ def _snakemake(options: Sequence[str], *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def _dvc(*arguments: str, **environment: str) -> str:
+def _dvc(*arguments: str) -> str:
     """Run DVC and return what it printed as its result."""
-    return _run("dvc", *arguments, **environment).stdout
+    return _run("dvc", *arguments).stdout
 
 
-def _run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def _git(*arguments: str) -> list[str]:
+    """Return the lines that git prints; none where it fails."""
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+def _run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a module's command; if it fails, its first error line becomes the message."""
     # `-P` keeps the project's folder off the path of modules,
     # so that no file in it runs in place of an installed one.
     command = [sys.executable, "-P", "-m", module, *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}
-    )
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         output = (done.stdout + done.stderr).strip()
         # The first error; DVC names a file in the line after it.

@@ -6,7 +6,6 @@ import base64
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,20 +22,13 @@ from recap.runs.folder import run_model_config
 from recap.share.captioner import PhotoCaptioner
 from recap.share.photos import Photo, name_of, read_photo
 from recap.tables.contact_sheet import Box, shaded
+from recap.tables.formats import environment
 from recap.tables.text import plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _EDGE, _QUALITY = 180, 85  # pixels of a picture's longer edge; of its JPEG
-_STYLE = """\
-body{font:15px/1.4 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;\
-color:#222;background:#fff}
-section{border-top:1px solid #ccc;padding:.5em 0 1em}.words{display:flex;flex-wrap:wrap;gap:.8em}
-figure{margin:0}figcaption{text-align:center}
-.bar{height:6px;background:#ddd}.bar i{display:block;height:6px;background:#1e3cc8}
-small{color:#555}ul{margin:.3em 0}
-"""
 
 
 @dataclass(frozen=True)
@@ -87,58 +79,18 @@ def write_explanations(explanations: Iterable[Explanation], run: str, out: Path)
 
     All in one file.
     """
-    sections = "\n".join(map(_section, explanations))
-    head = (
-        '<!DOCTYPE html><html lang="en"><meta '
-        f'charset="utf-8"><title>{_text(run)}</title><style>{_STYLE}</style>'
-    )
-    about = (
-        "Attention over the image behind each word, averaged over heads and layers; brightness is "
-        "relative to the largest weight of the word, which is outlined. It shows what the model "
-        "read, not why it said the word."
-    )
-    write_text(out, f"{head}\n<h1>{_text(run)}</h1><p>{about}</p>\n{sections}\n</html>\n")
-
-
-def _section(each: Explanation) -> str:
-    scale = _EDGE / max(each.picture.size)
-    width, height = (max(1, round(scale * edge)) for edge in each.picture.size)
-    small = each.picture.resize((width, height))
-    rows = [note for note in each.notes if note.values]
-    figures = [
-        f'<figure><img src="{_jpeg(shaded(small, each.boxes, weights))}" alt="">'
-        f"<figcaption>{_text(word)}{''.join(_bar(note, place) for note in rows)}</figcaption>"
-        "</figure>"
-        for place, (word, weights) in enumerate(zip(each.words, each.weights, strict=True))
-    ]
-    notes = "".join(
-        f"<p>{_text(note.title)}</p>"
-        f"<ul>{''.join(f'<li>{_text(line)}</li>' for line in note.lines)}</ul>"
-        for note in each.notes
-        if note.lines
-    )
-    legend = "".join(f"<p><small>bar: {_text(note.title)}</small></p>" for note in rows)
-    return (
-        f"<section><h2>{_text(each.caption)}</h2><p><small>{_text(each.photo)}</small></p>"
-        f'<div class="words"><figure><img src="{_jpeg(small)}" alt=""></figure>'
-        f"{''.join(figures)}</div>"
-        f"{legend}{notes}</section>"
-    )
-
-
-def _bar(note: Note, place: int) -> str:
-    share = min(1.0, max(0.0, note.values[place]))
-    return (
-        f'<div class="bar" title="{_text(note.title)}: {share:.2f}"><i '
-        f'style="width:{100 * share:.0f}%"></i></div>'
-    )
+    sections = []
+    for each in explanations:
+        scale = _EDGE / max(each.picture.size)
+        width, height = (max(1, round(scale * edge)) for edge in each.picture.size)
+        small = each.picture.resize((width, height))
+        looked_at = [_jpeg(shaded(small, each.boxes, weights)) for weights in each.weights]
+        sections.append((each, _jpeg(small), looked_at))
+    template = environment("html", "recap.share").get_template("explained.html")
+    write_text(out, template.render(run=run, sections=sections, plain=plain))
 
 
 def _jpeg(picture: Image) -> str:
     file = io.BytesIO()
     picture.save(file, "JPEG", quality=_QUALITY)
     return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _text(text: str) -> str:
-    return escape(plain(text))

@@ -1,13 +1,11 @@
-"""A trained run as one whole folder with its card, for the HuggingFace hub or MLflow."""
+"""A trained run as one folder that needs no other file, with its card, as the HuggingFace hub has
+it."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,6 @@ import yaml
 from recap.core.checksums import record
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import atomic_path, write_text
-from recap.core.log import log
-from recap.core.version import DISTRIBUTION, VERSION
 from recap.plan.records import read_tables
 from recap.plan.run import row_setting
 from recap.runs.folder import CONFIG, read_weights
@@ -37,8 +33,7 @@ from recap.statistics.scores import read_metrics
 from recap.tables.formats import markdown_text
 from recap.tables.text import plain
 
-_CARD, _ARTIFACT = "README.md", "run"
-_SERVED = Path(__file__).with_name("served_model.py")
+_CARD = "README.md"
 _USE = """\
 ## Use
 
@@ -85,43 +80,6 @@ def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
         part.replace(out)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def export_mlflow(run: Path, out: Path, **options: Any) -> None:
-    """Write a run as an MLflow model, options as of `export_hub`:
-    the exported run and the code that reads it."""
-    from mlflow.models import ModelSignature
-    from mlflow.pyfunc import save_model
-    from mlflow.types import ColSpec, DataType, Schema
-
-    if out.exists():
-        raise ConfigError(f"{out}: is there already; name a new folder")
-    signature = ModelSignature(
-        inputs=Schema([ColSpec(DataType.binary, "image")]),
-        outputs=Schema(
-            [ColSpec(DataType.string, "caption"), ColSpec(DataType.double, "log_probability")]
-        ),
-    )
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    with (
-        tempfile.TemporaryDirectory(prefix="recap-mlflow-") as temporary,
-        warnings.catch_warnings(),
-    ):
-        # that a signature is better with an example, which would cost a caption
-        warnings.simplefilter("ignore")
-        folder = Path(temporary) / _ARTIFACT
-        export_hub(run, folder, **options)
-        save_model(
-            path=str(out),
-            python_model=str(_SERVED),  # its code: nothing is pickled
-            artifacts={_ARTIFACT: str(folder)},
-            signature=signature,
-            pip_requirements=[f"{DISTRIBUTION}=={VERSION}", f"mlflow=={version('mlflow')}"],
-        )
-    log.info(
-        f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port "
-        "5001"
-    )
 
 
 def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:

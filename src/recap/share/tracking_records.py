@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from recap.core.checksums import check
-from recap.core.documents import HINT, differences, read_json
+from recap.core.documents import HINT, read_json
 from recap.core.errors import DamagedFile, RecapError, UnknownName, nearest
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
@@ -26,9 +26,8 @@ from recap.plan.records import read_tables
 from recap.plan.run import labels, row_setting, series_of, setting_names
 from recap.settings.params import flat, read_mapping, validate
 from recap.settings.tables import STAGE_NAMES, column_info
-from recap.statistics.comparison import compare_paired
-from recap.statistics.scores import not_comparable, read_image_scores, read_metrics
-from recap.tables.text import p_text, plain
+from recap.statistics.scores import read_metrics
+from recap.tables.text import plain
 
 MAIN_METRIC = "CIDEr"
 _HEADINGS = [
@@ -257,36 +256,3 @@ def describe_run(run: Record) -> list[str]:
         "settings:",
         *(f"  {name}: {plain(value)}" for name, value in sorted(run.params.items())),
     ]
-
-
-def compare_runs(first: Record, second: Record) -> list[str]:
-    """Return in what two runs differ: settings, and scores over the same images."""
-    settings = [read_mapping(run.folder / "config.yaml").get("spec", {}) for run in (first, second)]
-    lines = [f"{plain(first.name)} -> {plain(second.name)}", "settings:"]
-    lines += [f"  {plain(line)}" for line in differences(*settings)] or ["  all are equal"]
-    lines.append("scores:")
-    if first.scores_folder is None or second.scores_folder is None:
-        missing = first if first.scores_folder is None else second
-        return [*lines, f"  none, {plain(missing.name)} was not evaluated"]
-    reason = not_comparable(first.tags["signature"], second.tags["signature"])
-    if reason:
-        return [*lines, f"  not comparable: {plain(reason)}"]
-    folders = first.scores_folder, second.scores_folder
-    one, two = (read_image_scores(folder, read_metrics(folder).split) for folder in folders)
-    if one["image_id"].tolist() != two["image_id"].tolist():
-        raise RecapError(
-            f"{folders[0]} and {folders[1]} were scored on different images; evaluate both again"
-        )
-    common = sorted(first.scores.keys() & second.scores.keys())
-    for name in common:
-        old, new = first.scores[name], second.scores[name]
-        line = f"  {name}: {old:.2f} -> {new:.2f} ({new - old:+.2f})"
-        if name in one and name in two:
-            test = compare_paired(one[name].tolist(), two[name].tolist())
-            line += (
-                f"; p over {test.images} images {p_text(test.p)}"
-                if test.p is not None
-                else f"; {test.reason}"
-            )
-        lines.append(line)
-    return lines if common else [*lines, "  they have no metric in common"]

@@ -55,7 +55,7 @@ def policy() -> str:
     script, style = (base64.b64encode(digest).decode() for digest in hashes)
     return (
         f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src "
-        "data: 'self' file:; connect-src 'self'; base-uri 'none'; form-action 'none'"
+        "data: 'self' file:; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -64,13 +64,11 @@ def inside(pictures: dict[str, bytes]) -> Source:
     return cache(lambda name: f"data:image/jpeg;base64,{base64.b64encode(pictures[name]).decode()}")
 
 
-def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) -> str:
-    """Return the page of one rater, whose answers are sent to the server it came
-    from (online) or saved as a file."""
+def page(sheets: Sheets, sheet: Sheet, source: Source) -> str:
+    """Return the page of one rater, who saves the answers as a file."""
     consent = _consent(sheets.study, items=len(sheet.items), form=sheet.id)
     shown = {
         "source": source,
-        "online": online,
         "consent": consent,
         "policy": policy(),
         "required": "",

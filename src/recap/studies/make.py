@@ -17,7 +17,7 @@ import numpy as np
 from recap.core.checksums import check, record
 from recap.core.documents import write_json
 from recap.core.errors import DataError, counted
-from recap.core.files import atomic_path, reading, write_text
+from recap.core.files import atomic_path, write_text
 from recap.core.hashing import generator
 from recap.core.log import log
 from recap.data.caption_files import read_captions
@@ -305,12 +305,3 @@ def _write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
             info = zipfile.ZipInfo(name, _EARLIEST)
             info.external_attr = _READABLE << 16
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)
-
-
-def read_pictures(path: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Return the pictures of ``pictures.zip`` by name."""
-    with (
-        reading(path, damaged="rebuild it with `recap study sheets`"),
-        zipfile.ZipFile(path) as archive,
-    ):
-        return {name: archive.read(name) for name in names}

@@ -6,11 +6,9 @@ from __future__ import annotations
 import csv
 import json
 import re
-import sqlite3
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -36,7 +34,7 @@ RULES = {
     "same_position": "chose too often the same position",
     "repeated_person": "had handed in another form of the study",
 }
-ENDINGS = (".csv", ".json", ".sqlite")  # of files of responses
+ENDINGS = (".csv", ".json")  # of files of responses
 _CROWD = re.compile(r"Answer\.(\d+)\.([a-z0-9_.]+?)(?:\.(no|yes|\d))?$")
 _TYPED = ("sheet", "item", "question", "answer")
 _NUMBER = re.compile(r"0*([0-9]+?)(\.0+)?")
@@ -45,7 +43,7 @@ _TRUE = ("true", "on", "yes")
 
 
 class Response(Strict):
-    """The answers of one rater, as the page saves and sends them."""
+    """The answers of one rater, as the page saves them."""
 
     form: Literal["recap study response 1"] = "recap study response 1"
     study: str  #: digest of the sheets
@@ -138,8 +136,8 @@ def valid_response(values: Any, sheets: Sheets) -> Response:
 def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
     """Yield the responses of files and folders, in the order of their names.
 
-    ``.json``: a page's file. ``.sqlite``: the server's. ``.csv``: a crowd platform's results
-    (``Input.sheet``, ``Answer.<item>.<question>``), or what was typed from paper forms
+    ``.json``: a page's file. ``.csv``: a crowd platform's results (``Input.sheet``,
+    ``Answer.<item>.<question>``), or what was typed from paper forms
     (``sheet,item,question,answer``), which do not name the ``study``.
     """
     for path in paths:
@@ -165,11 +163,6 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
                         )
                     else:
                         yield Submission(str(file), content)
-                elif file.suffix == ".sqlite":
-                    yield from (
-                        Submission(f"{file} submission {n}", parsed(text))
-                        for n, text in _stored(file)
-                    )
                 else:
                     raise DataError(f"{file}: responses are {', '.join(ENDINGS)} files")
 
@@ -180,25 +173,6 @@ def parsed(content: bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         return None
-
-
-def _stored(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield number and content of the server's submissions, the earliest first.
-
-    No content of one that is damaged.
-    """
-    with closing(sqlite3.connect(path)) as connection:
-        connection.text_factory = bytes  # a damaged text need not be UTF-8
-        for (number,) in connection.execute(
-            "SELECT number FROM submissions ORDER BY number"
-        ).fetchall():
-            content = b""
-            with suppress(sqlite3.Error, ValueError, TypeError):
-                query = (
-                    "SELECT content FROM submissions WHERE number = ? AND typeof(content) = 'text'"
-                )
-                (content,) = connection.execute(query, (number,)).fetchone()
-            yield number, content
 
 
 def _csv_responses(path: Path, study: str) -> Iterator[Submission]:

@@ -11,6 +11,7 @@ from PIL.Image import Image
 from PIL.ImageColor import getrgb
 from PIL.ImageOps import pad
 
+from recap.core.checksums import record
 from recap.core.errors import MetricError
 from recap.core.files import write_text
 from recap.core.hashing import generator
@@ -106,6 +107,7 @@ def write_samples(
     write_text(
         figure.with_suffix(".md"), _samples_markdown(samples, table=table, figure=figure.name)
     )
+    record(figure, figure.with_suffix(".md"))
     return samples
 
 

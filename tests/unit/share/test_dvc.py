@@ -12,13 +12,18 @@ import pytest
 
 from helpers import refusals
 from helpers.commands import refused_command
+from helpers.tiny_workspace import ROOT
 from recap.cli import main
+from recap.core.documents import read_mapping
 from recap.core.errors import DamagedData, DataError
+from recap.plan import source
+from recap.plan.source import EVALUATION, TRAINING
+from recap.settings.metrics import METRICS
+from recap.settings.models import MODELS
 from recap.share import dvc
 from recap.share.dvc import (
     LISTINGS,
     listed_files,
-    missing_objects,
     outputs,
     read_listings,
     read_profiles,
@@ -130,6 +135,30 @@ def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
     ]
 
 
+MODELS_OF = [MODELS.target(kind) for kind in MODELS.names()]
+METRICS_OF = [METRICS.target(name) for name in METRICS.names()]
+DECIDED_BY = {
+    "data": ["recap.data.subsets", "recap.data.vocabulary", "recap.data.card"],
+    "features": ["recap.features.extraction", "recap.features.training"],
+    "train": [TRAINING, *MODELS_OF, "recap.training.language_model"],
+    "evaluate": [EVALUATION, *MODELS_OF, *METRICS_OF],
+    "report": [
+        *("recap.tables.samples", "recap.report.figures", "recap.report.page"),
+        *("recap.statistics.compare", "recap.statistics.claims", "recap.evaluation.figures"),
+        *("recap.studies.make", "recap.studies.tables"),
+    ],
+}
+
+
+@pytest.mark.parametrize("stage", DECIDED_BY)
+def test_a_stage_depends_on_the_source_of_its_jobs(stage):
+    """`recap artifacts pull` takes results for up to date if these have not changed."""
+    entry = read_mapping(ROOT / "dvc.yaml")["stages"][stage]["do"]
+    starts = DECIDED_BY[stage]
+    rooms = {module.split(".")[1] for module, _ in source.reached(starts, source.PICTURES)}
+    assert {f"src/recap/{room}" for room in rooms} <= set(entry["deps"])
+
+
 def listing(*paths, md5="0" * 32):
     """Return the listing of a folder whose files all have one md5."""
     return json.dumps([{"md5": md5, "relpath": path} for path in paths], sort_keys=True).encode()
@@ -181,16 +210,6 @@ def test_a_damaged_lock_is_refused(project, lock):
     Path("dvc.lock").write_text(lock)
     with refusals.refused(DamagedData, "dvc.lock"):
         outputs("mine")
-
-
-def test_damaged_objects_leave_the_cache_and_others_stay(tmp_path):
-    whole, damaged = (hashlib.md5(each).hexdigest() for each in (b"a", b"b"))
-    for md5, content in ((whole, b"a"), (damaged, b"c")):
-        file = tmp_path / "files" / "md5" / md5[:2] / md5[2:]
-        file.parent.mkdir(parents=True)
-        file.write_bytes(content)
-    assert missing_objects(tmp_path, [whole, damaged, "0" * 32]) == [damaged, "0" * 32]
-    assert [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()] == [b"a"]
 
 
 def test_a_file_in_the_project_does_not_run_in_place_of_a_program(project):

@@ -3,6 +3,7 @@ read from a path or from the hub, says what the run says."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import yaml
 
 import recap
 from helpers.refusals import refused
+from helpers.tiny_workspace import ROOT
 from recap.cli import main
 from recap.core.errors import ChangedFile, ConfigError, DamagedFile, MissingFeatures
 from recap.share.export import export_hub
@@ -107,6 +109,23 @@ def test_a_folder_that_was_changed_is_refused(copied):
         file.write_text(json.dumps([{**values[0], "weights": weights}]))
         with refused(MissingFeatures if weights.startswith("other") else DamagedFile, copied):
             recap.load(copied)
+
+
+def test_the_server_of_the_guide_answers_bytes_and_refuses_what_is_no_photo(
+    exported, captioner, photo
+):
+    fastapi = pytest.importorskip("fastapi.testclient", reason="needs fastapi")
+    guide = (ROOT / "docs" / "guides" / "serve_and_share.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"Write `app.py`:\n\n```python\n(.*?)```", guide, re.DOTALL)
+    scope = {}
+    exec(code.replace("shared/demo", str(exported)), scope)
+    client = fastapi.TestClient(scope["app"])
+    assert client.post("/caption", content=photo.read_bytes()).json() == {
+        "caption": captioner(photo)
+    }
+    for content, reason in ((b"", "empty"), (str(photo).encode(), "no picture")):
+        answer = client.post("/caption", content=content)
+        assert answer.status_code == 400 and reason in answer.json()["detail"]
 
 
 def test_a_folder_with_files_is_not_overwritten(results, copied, params):

@@ -84,20 +84,6 @@ def test_a_run_is_shown_by_its_folder_key_name_or_a_part(here, capsys):
     assert "'seed-7'" in sentence and SETTING not in sentence
 
 
-def test_two_runs_are_compared_in_settings_and_over_images(here, capsys):
-    lines = printed(capsys, "runs", "compare", "seed-1", "seed-2").splitlines()
-    assert lines[0] == "transformer seed 1 xe -> transformer seed 2 xe"
-    assert "  seed 1 -> 2" in lines and "  stage_settings.epochs 20 -> 30" in lines
-    assert any(
-        line.startswith("  CIDEr: 35.00 -> 45.50 (+10.50); p over 6 images <0.001")
-        for line in lines
-    )
-    metrics = here / "results" / "two" / "scores" / SETTING / "seed-2" / "xe" / "metrics.json"
-    metrics.write_text(metrics.read_text().replace("tok:ptb", "tok:none"))
-    metrics.with_name("SHA256SUMS").unlink(missing_ok=True)
-    assert "not comparable: tok is 'ptb'" in printed(capsys, "runs", "compare", "seed-1", "seed-2")
-
-
 def test_a_finished_table_is_printed(here, capsys):
     for profile in ("one", "two"):
         folder = here / "reports" / profile / "tables"

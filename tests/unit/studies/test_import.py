@@ -17,7 +17,6 @@ from recap.studies.responses import (
     simulate,
     simulated_response,
 )
-from recap.studies.server import Store
 
 
 @pytest.fixture(scope="module")
@@ -116,20 +115,19 @@ def test_what_does_not_fit_is_refused_with_the_reason_and_does_not_count(
         collected(forms, [responses[0].model_copy(update=change)])
 
 
-def test_files_of_pages_and_of_the_server_and_damaged_ones(forms, responses, tmp_path):
+def test_files_of_pages_and_damaged_ones(forms, responses, tmp_path):
     (tmp_path / "a.json").write_text(responses[0].content())
     (tmp_path / "b.json").write_text("{")
     (tmp_path / "c.json").write_text('{"form": "recap study response 1", "answers": 3}')
     (tmp_path / "d.json").write_text("[" * 100_000)
     (tmp_path / "notes.txt").write_text("not looked at")
-    store = Store(tmp_path / "e.sqlite")
-    for response in (responses[1], responses[1], responses[2]):
-        store.add(response.sheet, response.content())
+    for name, response in (("e", responses[1]), ("f", responses[1]), ("g", responses[2])):
+        (tmp_path / f"{name}.json").write_text(response.content())
     result = forms.imported(tmp_path, tmp_path / "out" / "responses.json")
     assert [rater.sheet for rater in result.raters] == ["001", "002", "003"]
-    assert len(result.refused) == 3 and result.duplicates == 0 and not result.simulated
+    assert len(result.refused) == 3 and result.duplicates == 1 and not result.simulated
     assert read_collected(tmp_path / "out" / "responses.json", forms.sheets) == result
-    for name, content in (("x.sqlite", "no database"), ("x.csv", "a,b\n1,2\n"), ("x.txt", "")):
+    for name, content in (("x.sqlite", ""), ("x.csv", "a,b\n1,2\n"), ("x.txt", "")):
         (tmp_path / "other").mkdir(exist_ok=True)
         (tmp_path / "other" / name).write_text(content)
         with refused(DataError, name):

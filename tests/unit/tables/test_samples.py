@@ -58,7 +58,11 @@ def sheet(world, **changes):
 def test_the_sheet_and_its_text_show_every_row_and_the_references(world):
     samples = sheet(world)
     folder = world[0] / "figures"
-    assert sorted(path.name for path in folder.iterdir()) == ["two_captions.md", "two_captions.png"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "SHA256SUMS",
+        "two_captions.md",
+        "two_captions.png",
+    ]
     text = (folder / "two_captions.md").read_text()
     assert len(samples) == 3 and len({sample.image_id for sample in samples}) == 3
     for sample in samples:

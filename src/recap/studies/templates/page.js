@@ -1,10 +1,10 @@
 "use strict";
 // One rater's form: shows an item at a time, keeps the answers in this browser, saves, loads and hands them in.
-const page = document.body.dataset; // study, sheet, online
+const page = document.body.dataset; // study, sheet
 const items = [...document.querySelectorAll(".item")];
 const KEY = `recap-study-${page.study}-${page.sheet}`;
 const FORM = "recap study response 1";
-const FINISH = page.online ? ["Send", "Send again"] : ["Finish", "Save the file again"];
+const FINISH = ["Finish", "Save the file again"];
 const element = (id) => document.getElementById(id);
 let finished = false; // handed in; a changed answer has to be handed in again
 let seconds = {}; // on the screen, by item
@@ -31,7 +31,7 @@ const keep = () => stored(() => localStorage.setItem(KEY, JSON.stringify(respons
 const open = (item) => [...item.querySelectorAll(".question")].find((question) => !question.querySelector(":checked"));
 const namesOf = (input) => [input.closest(".item").dataset.item, input.closest(".question").dataset.question];
 
-// What is stored, saved and sent; the inputs hold the answers.
+// What is stored and saved; the inputs hold the answers.
 function response() {
   const answers = {};
   for (const input of document.querySelectorAll(".question :checked")) {
@@ -133,33 +133,12 @@ async function load(file) {
   say("The copy is loaded.");
 }
 
-async function finish() {
-  if (!page.online) {
-    finished = true;
-    keep();
-    save(`response-${page.sheet}.json`);
-    end();
-    say(`Saved as response-${page.sheet}.json.`);
-    return;
-  }
-  const button = element("finish");
-  button.disabled = true; // a second click while the first is under way would send the same again
-  say("Sending…");
-  try {
-    const reply = await fetch(location.pathname, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ ...response(), finished: true }),
-    });
-    if (!reply.ok) throw new Error((await reply.text()).trim().replace(/\.$/, "") || String(reply.status));
-    finished = true;
-    keep();
-    end();
-    say("Your answers have arrived. Thank you!");
-  } catch (error) {
-    say(`Not sent: ${error.message}. Your answers are kept in this browser: try again, or save a copy.`, true);
-  }
-  button.disabled = false;
+function finish() {
+  finished = true;
+  keep();
+  save(`response-${page.sheet}.json`);
+  end();
+  say(`Saved as response-${page.sheet}.json.`);
 }
 
 // Where to go on: consent, or the first open item; so at the end all items are answered.
