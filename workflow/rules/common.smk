@@ -15,7 +15,7 @@ from recap.plan.run import file_name, run_named
 from recap.plan.source import PICTURES as PICTURE_SOURCE, code_digest, job_code
 from recap.settings.versions import list_of, read_versions
 
-from workflow.profile import STOPPED_BEFORE_LIMIT, SpecText, limits, load, one_of, passed_on, refuse
+from workflow.profile import STOPPED_BEFORE_LIMIT, SpecText, load, one_of, passed_on, refuse
 from workflow.records import read_record
 from workflow.stopping import job_prefix
 
