@@ -20,17 +20,6 @@ from recap.settings.recipes import warn_of_short_training
 
 Work = Literal["xe", "scst", "decode"]
 _LONGEST = 1.5  # of a batch's captions, as a multiple of the mean
-# Keys of a stage, and of a search, that change how much a step computes.
-_OF_STEPS = {
-    "samples",
-    "sampling",
-    "baseline",
-    "dropout",
-    "cross_entropy",
-    "weight_average",
-    "precision",
-}
-_OF_SEARCHES = {"beam", "rules", "length_penalty"}
 
 
 class UnknownSize(ConfigError):
@@ -95,10 +84,6 @@ class Amounts:
                 f"datasets/{dataset}.yaml: the size of the data set is not known; add {key}"
             )
         return counts
-
-    def pictured(self, store: Run) -> Counts:
-        """Return the images of a data set that reads a store; all of these have the same."""
-        return self.counts(readers(self.plan, store.dataset)[0])
 
     def train_images(self, run: Run) -> int:
         """Return the training images of a run; of a draw of captions, the expected number."""
