@@ -24,7 +24,7 @@ from recap.plan.paths import data_files, feature_files
 
 from workflow.plan import dated_later, due_jobs, due_runs
 from workflow.profile import pass_on
-from workflow.records import make_writable
+from workflow.records import make_writable, restore_times
 from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster, stop_with_jobs
 
 min_version("9.27")
@@ -79,6 +79,7 @@ include: "workflow/rules/report.smk"
 
 if workflow.is_main_process:
     make_writable([R, REPORTS])
+    restore_times([R, REPORTS])
 
 
 messages.introduce(LABELS, lambda: due_runs(due_jobs(workflow), LABELS))

@@ -1,4 +1,4 @@
-"""What Snakemake recorded about a file, and the right to write files that DVC linked."""
+"""What Snakemake recorded about a file; rights and times of files that DVC linked or copied."""
 
 from __future__ import annotations
 
@@ -42,3 +42,18 @@ def make_writable(folders: Iterable[str | Path]) -> None:
         read_only = stat.S_ISREG(status.st_mode) and not status.st_mode & stat.S_IWUSR
         if read_only and status.st_uid == os.geteuid():
             path.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
+
+
+# Before a stage DVC turns links into copies, which are newer. After it DVC links results that came
+# out as before to their old version, which is older. Snakemake would skip jobs, or repeat some.
+def restore_times(folders: Iterable[str | Path]) -> None:
+    """Give results the time at which their job ended, as Snakemake recorded it.
+
+    Outside of `dvc repro` a newer file is a change, and keeps its time.
+    """
+    within_dvc = "DVC_STAGE" in os.environ
+    for path in (path for folder in folders for path in Path(folder).rglob("*")):
+        ended = read_record(str(path)).get("endtime")
+        written = path.lstat().st_mtime
+        if ended and (written < ended or (within_dvc and written > ended)):
+            os.utime(path, (ended, ended))

@@ -1,11 +1,15 @@
 """What rules and jobs share: logs, links to a cache,
 plans that jobs on a cluster take, and their names there."""
 
+import base64
+import json
+import os
 import re
 import stat
 from pathlib import Path
 
-from workflow.records import make_writable
+import pytest
+from workflow.records import FORMAT, make_writable, restore_times
 from workflow.stopping import jobs_here
 
 from helpers.tiny_workspace import ROOT, Workspace
@@ -30,6 +34,27 @@ def test_links_to_the_cache_become_writable_and_a_new_file_leaves_the_cache_alon
     new.write_text("new")
     new.replace(result)
     assert (cached.read_text(), result.read_text()) == ("old", "new")
+
+
+@pytest.mark.parametrize(
+    ("written", "within_dvc", "found"), [(50, False, 100), (150, False, 150), (150, True, 100)]
+)
+def test_what_dvc_copied_or_linked_gets_the_time_of_its_job(
+    tmp_path, monkeypatch, written, within_dvc, found
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DVC_STAGE", raising=False)
+    if within_dvc:
+        monkeypatch.setenv("DVC_STAGE", "train@mine")
+    file = Path("results/a/file")
+    file.parent.mkdir(parents=True)
+    file.write_text("x")
+    record = Path(".snakemake/metadata", base64.urlsafe_b64encode(str(file).encode()).decode())
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"record_format_version": FORMAT, "endtime": 100.0}))
+    os.utime(file, (written, written))
+    restore_times(["results"])
+    assert file.stat().st_mtime == found
 
 
 def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_path, monkeypatch):
