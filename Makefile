@@ -114,6 +114,7 @@ style: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/python docs/_sphinx/rooms.py --check
 	$(BIN)/snakefmt --check Snakefile workflow
 	@# Lints are titles that begin with a star. What workflow/lint.txt names is meant: one environment for all jobs
 	@# (requirements/lock.txt); variables that hold for a whole run, which as params would rerun finished jobs; functions
@@ -132,6 +133,7 @@ $(DOCUMENTING): $(INSTALLED)
 	touch $@
 
 docs: $(DOCUMENTING)
+	$(BIN)/python docs/_sphinx/rooms.py
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -c docs/_sphinx -d build/docs/doctrees docs build/docs/html
 	@echo "open       build/docs/html/index.html"
 

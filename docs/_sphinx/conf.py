@@ -54,13 +54,19 @@ def as_plain_text(
 ) -> None:
     """Escape in a docstring what reStructuredText would take for marks.
 
-    Keep the formulas of modules and classes.
+    Keep formulas, which are indented or go on in an indented line.
     """
     paragraphs = [part.split("\n") for part in "\n".join(lines).split("\n\n")]
     kept: list[str] = []
     for paragraph in paragraphs:
         indented = [line.startswith(" ") for line in paragraph]
-        if (what == "module" and any(indented)) or (what == "class" and all(indented)):
+        if what == "module":
+            formula = any(indented)
+        elif all(indented):
+            formula = what == "class"
+        else:  # a paragraph such as `Raises:` is napoleon's
+            formula = any(indented) and not paragraph[0].endswith(":")
+        if formula:
             kept += ["::", "", *(f"    {line}" for line in paragraph), ""]
         else:
             kept += [*_plain("\n".join(paragraph)).split("\n"), ""]

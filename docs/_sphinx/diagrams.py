@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HEIGHT, MARGIN = 30, 20  # of a box; of the picture
 CHARACTER = 8.2  # width
-ARROW = re.compile(r"([\w&\s]+?) --> ([\w&\s]+)")
+ARROW = re.compile(r"([\w./&\s]+?) --> ([\w./&\s]+)")
 STYLE = (
     "text{font:14px sans-serif;text-anchor:middle;fill:currentColor} "
     "path,rect{fill:none;stroke:currentColor}"

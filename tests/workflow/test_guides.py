@@ -20,7 +20,11 @@ sys.path.insert(0, str(ROOT / "docs" / "_sphinx"))
 from notebooks import as_markdown  # noqa: E402
 
 GUIDES = sorted((ROOT / "docs" / "guides").glob("add_*.md"))
-PAGES = [*GUIDES, ROOT / "docs" / "tutorial" / "fifty_photos.ipynb"]
+PAGES = [
+    *GUIDES,
+    ROOT / "docs" / "development" / "rows.md",
+    ROOT / "docs" / "tutorial" / "fifty_photos.ipynb",
+]
 WEIGHTS = "tiny.safetensors"
 BLOCK = re.compile(
     r"(?P<above>[^\n]*)\n\n```(?P<language>\w+)(?P<slow> slow)?\n(?P<text>.*?)^```$", re.M | re.S

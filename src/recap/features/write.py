@@ -95,7 +95,7 @@ def build_store(  # noqa: C901
 ) -> None:
     """Extract what earlier runs have not left, pack all into ``out``, and remove the shards.
 
-    Images of another ``job``, or with files that have changed since, are made again.
+    Images of another ``job``, or with files that have changed since, are extracted again.
     """
     ordered = sorted({int(image_id) for image_id in ids})
     if not ordered:
@@ -179,7 +179,7 @@ def _there(
     grown: Path | None = None,
     files: FilesOf = lambda image_id: (),
 ) -> dict[int, FeatureStore]:
-    """Return which of some images need not be made again, each with the first store that has it.
+    """Return which of some images need no extraction, each with the first store that has it.
 
     Of the store that is ``grown`` all images are returned.
     """
