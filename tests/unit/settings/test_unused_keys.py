@@ -15,10 +15,8 @@ REASONS = {
     # of data and features
     "classes": "a detector trained on other classes than Visual Genome's",
     "crop": "released features of whole pictures are of both kinds",
-    "least_images": "the words that a backbone learns depend on the size of the data set",
     "margin": "features of boxes are often of more than the object",
     "merge_restval": "papers before Karpathy's split train without restval",
-    "most_images": "the words that a backbone learns depend on the size of the data set",
     "views": "one picture per study is what reports of frontal views alone are about",
     # of models: an alternative that a paper describes, or that its code has
     "copy_layers": "VisualGPT's code copies the first decoder block; its paper does not say so",
