@@ -50,7 +50,9 @@ class DrawnModels:
 def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
     """Make the files of a figure: with `out` figures/mine,
     `attention.png` becomes `figures/mine_attention.png`."""
-    runs, texts, most = len(models.runs), len(figure.texts()), figure.most_rows
+    runs = len(models.runs)
+    texts = len(figure.texts())
+    most = figure.most_rows
     refusals = {
         f"at most {most} runs, and there are {runs}; name fewer": most is not None and runs > most,
         "photos; name their folders or zips with --images": figure.needs_images
@@ -104,7 +106,8 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
     for label in models.runs:
         own = CaptionedImages(models, label, list(maps), beam=figure.beam)
         for image, drawn in maps.items():
-            images, words = own.sources.read([image]), own.words(image)
+            images = own.sources.read([image])
+            words = own.words(image)
             tokens = torch.tensor([[[BOS, *own.captions[image]]]])
             weights = attention_maps(own.model, tokens, own.model.encode(images))[0, 0]  # [T, N]
             boxes = vector_boxes(own.sources.read([image], with_boxes=True).main, f"image {image}")
@@ -154,7 +157,8 @@ def compare_images(
     Each image is given the features of the next one of its split in the order of ids, the last one
     those of the first.
     """
-    corpus, split = Corpus.read(models.corpus), figure.split
+    corpus = Corpus.read(models.corpus)
+    split = figure.split
     losses = {}
     for label, run in models.runs.items():
         opened = Decoder(

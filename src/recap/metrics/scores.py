@@ -67,7 +67,8 @@ def score(
             )
     if not hypotheses:
         raise MetricError("there are no captions to score; is the split empty?")
-    java, scorers = java_executable(), {name: METRICS.get(name)() for name in metrics}
+    java = java_executable()
+    scorers = {name: METRICS.get(name)() for name in metrics}
     tokenized = coco.tokenize_captions(references, hypotheses, java=java)
     captions = Captions(references, dict(sorted(hypotheses.items())), tokenized, java, **options)
     with ThreadPoolExecutor(2) as pool:
