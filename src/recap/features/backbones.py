@@ -52,10 +52,6 @@ class TimmEncoder(Encoder):
         self.mean = list(data["mean"])
         self.sd = list(data["std"])
         self.interpolation = str(data["interpolation"])
-        if self.interpolation not in ("nearest", "lanczos", "bilinear", "bicubic"):
-            raise ConfigError(
-                f"pictures cannot be scaled by {self.interpolation!r}; use another backbone"
-            )
         self.resample = Resampling[self.interpolation.upper()]
 
     def normalised(self, pictures: Tensor) -> Tensor:

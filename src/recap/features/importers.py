@@ -284,8 +284,6 @@ def only_path(paths: Sequence[Path], what: str) -> Path:
 def plain_files(paths: Sequence[Path], what: str) -> Sequence[Path]:
     """Return the paths; a folder, or a file that may not be read, is refused."""
     for path in paths:
-        if not path.is_file():
-            raise FeatureError(f"{path}: is no file; this format takes {what}: correct the path")
-        with reading(path, FeatureError):
+        with reading(path, FeatureError, missing=f"this format takes {what}: correct the path"):
             path.open("rb").close()
     return paths

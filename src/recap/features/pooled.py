@@ -19,7 +19,7 @@ import numpy as np
 
 from recap.core import checksums
 from recap.core.documents import read_json
-from recap.core.errors import ConfigError, DataError, FeatureError
+from recap.core.errors import ConfigError, FeatureError
 from recap.core.hashing import sha256_file
 from recap.data.corpus import Corpus
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
@@ -101,12 +101,7 @@ def pooled_features(
             f"{REGION}/boxes": boxes,
         }
     else:
-        try:
-            arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{BOXES}: has no scene of image id {image_id} ({error!r}); make the data set again"
-            ) from error
+        arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
     return ImageFeatures(image_id, (width, height), arrays)
 
 

@@ -52,10 +52,7 @@ def java_executable() -> Path | None:
 def package_folder(part: str) -> Path:
     """Return the folder of one part of the installed pycocoevalcap, without importing it."""
     spec = importlib.util.find_spec("pycocoevalcap")
-    if spec is None or not spec.submodule_search_locations:
-        raise MetricError(
-            "pycocoevalcap is not installed; install it with `pip install pycocoevalcap==1.2`"
-        )
+    assert spec is not None and spec.submodule_search_locations
     return Path(next(iter(spec.submodule_search_locations))).resolve() / part
 
 

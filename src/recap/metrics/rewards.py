@@ -236,9 +236,6 @@ class CiderD:
         frequencies: DocumentFrequencies | None = None,
     ) -> None:
         self._references = CaptionIds.of(references)
-        empty = self._references.image_ids[np.diff(self._references.first) == 0]
-        if len(empty):
-            raise MetricError(f"image {empty[0]} has no reference caption; CIDEr-D cannot score it")
         self.frequencies = frequencies or DocumentFrequencies.of(self._references)
         self._known = HashTable(np.concatenate(self.frequencies.keys))
         # the last: an n-gram that is in no document
@@ -253,12 +250,7 @@ class CiderD:
 
         Both sides have an end token, or neither.
         """
-        try:
-            places = self._references.places(images)
-        except KeyError as error:
-            raise MetricError(
-                f"image {error.args[0]} has no reference captions; CIDEr-D cannot score it"
-            ) from error
+        places = self._references.places(images)
         theirs = self._all or self._prepared(np.unique(places))
         lengths = np.fromiter(map(len, candidates), np.int64, len(candidates))
         tokens = np.fromiter(chain.from_iterable(candidates), np.int64, int(lengths.sum()))

@@ -203,8 +203,6 @@ def _words(path: Path) -> list[str]:
                 "file of words"
             )
         seen.add(word)
-    if not words:
-        raise ConfigError(f"{path}: holds no words; give the release's own file of words")
     return words
 
 

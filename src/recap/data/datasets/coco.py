@@ -16,7 +16,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from recap.core.errors import DataError, MissingData
+from recap.core.errors import DataError
+from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus import SPLITS, Caption
@@ -136,11 +137,6 @@ def read_plain(
                 captions.append(
                     Caption(entry.image_id, image, split, entry.id, entry.caption, words)
                 )
-    bare = set(names) - {caption.image_id for caption in captions}
-    if bare:
-        raise DataError(
-            f"{annotations[0]}: image id {min(bare)} has no caption; add one or remove the image"
-        )
     absent = sorted(set(split_of) - set(names))
     if absent and not partial:
         raise DataError(
@@ -154,14 +150,10 @@ def read_plain(
 def read_list(path: Path) -> dict[int, str]:
     """Read one of Karpathy's lists: lines
     ``val2014/COCO_val2014_000000391895.jpg 391895``, as image id -> name."""
-    if not path.is_file():
-        raise MissingData(
-            f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'"
-        )
+    with reading(path, DataError, missing="correct the key 'val_list' or 'test_list'"):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     names: dict[int, str] = {}
-    for number, line in enumerate(
-        path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
-    ):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         name, *rest = line.split()
