@@ -28,7 +28,8 @@ def record(*files: Path) -> None:
 
     Others stay listed as long as they exist.
     """
-    folder, sums = files[0].parent, {file.name: sha256_file(file) for file in files}
+    folder = files[0].parent
+    sums = {file.name: sha256_file(file) for file in files}
     handle = os.open(folder, os.O_RDONLY)
     try:
         lock_descriptor(handle)  # another job that lists its files here takes an instant

@@ -97,7 +97,8 @@ class _Loader(yaml.SafeLoader):
                 or key_node.tag == "tag:yaml.org,2002:merge"
             ):
                 continue
-            key, mark = self.construct_object(key_node), key_node.start_mark
+            key = self.construct_object(key_node)
+            mark = key_node.start_mark
             if key in lines:
                 both = f"in lines {lines[key]} and {mark.line + 1}"
                 wrong = f"the key {key!r} is duplicated, {both}; remove one of them"
@@ -123,7 +124,9 @@ def first_problem(error: ValidationError, kind: Any) -> str:
     problem = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     location = [str(part) for part in problem["loc"] if part != "[key]"]
     key = ".".join(_walk(kind, location)[0])
-    name, context, value = problem["type"], problem.get("ctx", {}), problem["input"]
+    name = problem["type"]
+    context = problem.get("ctx", {})
+    value = problem["input"]
     if name == "extra_forbidden":
         return f"unknown key {key!r}; {nearest(location[-1], _walk(kind, location[:-1])[1])}"
     if name == "union_tag_not_found":
@@ -131,7 +134,8 @@ def first_problem(error: ValidationError, kind: Any) -> str:
     if name == "missing":
         return f"the key {key!r} is missing"
     if name == "union_tag_invalid":
-        tag, field = context["tag"], context["discriminator"].strip("'")
+        tag = context["tag"]
+        field = context["discriminator"].strip("'")
         sentence = (
             f"unknown {field} {tag!r}; {nearest(tag, _QUOTED.findall(context['expected_tags']))}"
         )
@@ -160,7 +164,9 @@ def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
     Unions put the chosen tag, or the class, into a location; neither is a key of the file.
     """
     node = _schema(kind)
-    definitions, keys, known = node.get("$defs", {}), [], set(node.get("properties", {}))
+    definitions = node.get("$defs", {})
+    keys = []
+    known = set(node.get("properties", {}))
     for part in location:
         tags = node.get("discriminator", {}).get("mapping", {})
         if part in definitions:
@@ -196,7 +202,8 @@ def differences(
     lines = []
     for key in sorted({*old, *new}):
         path = prefix + (names or {}).get(key, key)
-        first, second = old.get(key), new.get(key)
+        first = old.get(key)
+        second = new.get(key)
         if isinstance(first, dict) and isinstance(second, dict):
             lines += differences(first, second, None, f"{path}.")
         elif key not in old:

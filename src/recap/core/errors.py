@@ -137,7 +137,11 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     forms = {n: f"{'>' if n in right else '<'}{width}" for n, width in enumerate(widths) if width}
-    return ["  ".join(f"{row[n]:{form}}" for n, form in forms.items()).rstrip() for row in rows]
+    lines = []
+    for row in rows:
+        cells = [f"{row[n]:{form}}" for n, form in forms.items()]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

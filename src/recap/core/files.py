@@ -49,8 +49,6 @@ def reading(
     except FileNotFoundError as error:
         raise absent(f"{path}: no such file; {missing}") from error
     except OSError as error:
-        if error.errno in _FULL:
-            raise RecapError(f"{error.filename or path}: {_FULL_DISK}") from error
         if error.errno is not None:
             raise room(
                 f"{path}: cannot be read ({error.strerror}); name a file that you may read"
@@ -80,7 +78,8 @@ def writing(path: str | Path) -> Iterator[None]:
     except RecapError:
         raise
     except Exception as error:
-        code, name = getattr(error, "errno", None), getattr(error, "filename", None)
+        code = getattr(error, "errno", None)
+        name = getattr(error, "filename", None)
         folder = next(folder for folder in path.absolute().parents if folder.exists())
         # Libraries that write past Python say a full disk in their own ways (torch: RuntimeError).
         if code in _FULL or (code is None and shutil.disk_usage(folder).free < _ROOM):

@@ -138,39 +138,44 @@ def devices() -> list[str]:
 def claim(device: str, number: int = 1) -> None:
     """Take free places on GPUs until this job of a workflow ends,
     and let torch, not used yet, see these GPUs alone."""
-    workflow, names = _workflow(), devices()
+    workflow = _workflow()
+    names = devices()
     if device == "cpu" or workflow is None or not names:
         return
     if number > len(names):
         raise RecapError(
             f"{number} processes want a GPU each, but there are {len(names)}; set `processes` lower"
         )
-    waits = False
     places = names * int(os.environ.get(SHARED, "1"))  # the first of each GPU come first
     files = [
         os.open(workflow[1] / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666)
         for index in range(len(places))
     ]
-    taken: dict[str, int] = {}
-    while True:
-        for name, file in zip(places, files, strict=True):
-            wanted = len(taken) < number and name not in taken
-            if wanted and lock_descriptor(file, blocking=False):
-                taken[name] = file
-        if len(taken) == number:
-            break
-        while taken:  # all or none, for another job may wait for these and hold the rest
-            unlock_descriptor(taken.popitem()[1])
-        if not waits:
-            log.info(
-                f"all {len(places)} places on GPUs are taken by jobs of this workflow: waiting for "
-                f"{number}"
-            )
-        waits = True
+    taken = _take(places, files, number)
+    if not taken:
+        log.info(
+            f"all {len(places)} places on GPUs are taken by jobs of this workflow: waiting for "
+            f"{number}"
+        )
+    while not taken:
         time.sleep(0.5)
+        taken = _take(places, files, number)
     for file in taken.values():
         os.set_inheritable(file, True)  # for torchrun, which takes this process's place
     os.environ[VISIBLE] = ",".join(taken)
+
+
+def _take(places: Sequence[str], files: Sequence[int], number: int) -> dict[str, int]:
+    """Lock so many of these files, each of another GPU; return them by GPU, or none."""
+    taken: dict[str, int] = {}
+    for name, file in zip(places, files, strict=True):
+        wanted = len(taken) < number and name not in taken
+        if wanted and lock_descriptor(file, blocking=False):
+            taken[name] = file
+    if len(taken) < number:
+        while taken:  # all or none, for another job may wait for these and hold the rest
+            unlock_descriptor(taken.popitem()[1])
+    return taken
 
 
 def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:

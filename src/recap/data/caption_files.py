@@ -48,7 +48,8 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
     Captions of other splits of the data set are left out, which is logged: a file of COCO's val2014
     holds three.
     """
-    images, wanted = _Images(corpus), corpus.image_ids(split)
+    images = _Images(corpus)
+    wanted = corpus.image_ids(split)
     captions: dict[int, str] = {}
     for where, entry in _entries(path):
         fields = _fields(entry.items(), where)
@@ -61,16 +62,7 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
             raise DataError(
                 f"{where}: has no caption, only {', '.join(entry):.100}; call its key 'caption'"
             )
-        value = fields["caption"]
-        caption = value[0] if isinstance(value, list) and len(value) == 1 else value
-        if (
-            not isinstance(caption, str)
-            or not is_storable(caption)
-            or len(caption) > MAX_CHARACTERS
-        ):
-            wrong = f"{value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters"
-            raise DataError(f"{where}: the caption of image {image}, {wrong}")
-        captions[image] = caption
+        captions[image] = _text(fields["caption"], f"{where}: the caption of image {image}")
     missing = [image for image in wanted if image not in captions]
     if missing:
         raise DataError(
@@ -83,6 +75,22 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
             "left out"
         )
     captions = {image: captions[image] for image in wanted}
+    _warn_of_words(captions, path)
+    return captions
+
+
+def _text(value: Any, what: str) -> str:
+    """Return a caption, which may be the only one of a list."""
+    caption = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if isinstance(caption, str) and is_storable(caption) and len(caption) <= MAX_CHARACTERS:
+        return caption
+    raise DataError(
+        f"{what}, {value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters"
+    )
+
+
+def _warn_of_words(captions: Mapping[int, str], path: Path) -> None:
+    """Warn of captions without words, or with marks that count as words."""
     if wordless := [image for image, caption in captions.items() if not tokenize(caption)]:
         log.warning(
             f"{path}: {len(wordless):,} captions without a word count, the first of image "
@@ -93,7 +101,6 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
             f"{path}: {len(marked):,} captions have marks that are words, e.g. {marked[0]!r:.80}; "
             "cut them"
         )
-    return captions
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -178,7 +185,7 @@ class _Images:
         whole: dict[str, set[int]] = {}
         stems: dict[str, set[int]] = {}
         for image, views in corpus.views().items():
-            for name in {name for view in views for name in (view, posixpath.basename(view))}:
+            for name in {*views, *map(posixpath.basename, views)}:
                 whole.setdefault(name, set()).add(image)
                 stems.setdefault(posixpath.splitext(name)[0], set()).add(image)
         self._pictures = stems | whole
@@ -256,7 +263,10 @@ def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
         chain.from_iterable(read_texts(inputs / name) for name in spec.texts),
         _of_scenes(spec.scenes),
     )
-    count, shared, texts = 0, 0, dict[str, None]()  # in order, each once
+    # in order, each once
+    count = 0
+    shared = 0
+    texts = dict[str, None]()
     for text in every:
         count += 1
         words = " ".join(tokenize(text))

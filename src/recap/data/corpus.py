@@ -128,13 +128,16 @@ def write_corpus(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = iter(
-        sorted(captions, key=lambda row: row.caption_id) if isinstance(captions, list) else captions
-    )
+    if isinstance(captions, list):
+        captions = sorted(captions, key=lambda row: row.caption_id)
+    rows = iter(captions)
     about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
     about |= {"drawn_from": drawn_from} if drawn_from else {}
     about |= {"upright": True} if upright else {}
-    images, codes, changed, last = [np.empty(0, np.int64)], [np.empty(0, np.int8)], 0, -1
+    images = [np.empty(0, np.int64)]
+    codes = [np.empty(0, np.int8)]
+    changed = 0
+    last = -1
     with (
         atomic_path(path) as temporary,
         pq.ParquetWriter(
@@ -143,20 +146,16 @@ def write_corpus(
     ):
         while group := list(islice(rows, ROWS)):
             for row in group:
-                wrong = None
-                if row.split not in SPLITS:
-                    wrong = f"there is no split {row.split!r}"
-                elif row.caption_id <= last:
-                    wrong = "is duplicated" if row.caption_id == last else f"comes after {last}"
-                elif complete and not (row.tokens and row.caption.strip()):
-                    wrong = f"there is no word in {row.caption!r}"
+                wrong = _problem(row, last, complete=complete)
                 if wrong is not None:
                     raise DataError(
                         f"{dataset}: image id {row.image_id}, caption id {row.caption_id}: "
                         f"{wrong}; correct the annotations"
                     )
                 last = row.caption_id
-            columns = {name: [getattr(row, name) for row in group] for name in COLUMNS}
+            columns: dict[str, list[Any]] = {}
+            for name in COLUMNS:
+                columns[name] = [getattr(row, name) for row in group]
             images.append(np.array(columns["image_id"], np.int64))
             codes.append(np.array([SPLITS.index(split) for split in columns["split"]], np.int8))
             # A caption stays one line for the tokenizers behind, which read one a line.
@@ -168,15 +167,32 @@ def write_corpus(
             )
         splits = np.concatenate(codes)
         about["split_hash"] = _split_hash(np.concatenate(images), splits, dataset)
-        for code, split in enumerate(SPLITS if complete else ()):
-            if code not in splits:
-                raise DataError(
-                    f"{dataset}: the split {split!r} has no images; train, val and test each need "
-                    "some"
-                )
+        if complete:
+            _check_splits(splits, dataset)
         writer.add_key_value_metadata({"recap": json.dumps(about, sort_keys=True)})
     if changed:
         log.info(f"{dataset}: line breaks inside {changed} captions became spaces")
+
+
+def _problem(row: Caption, last: int, *, complete: bool) -> str | None:
+    """Return what is wrong with a caption after that with the id ``last``, or None."""
+    if row.split not in SPLITS:
+        return f"there is no split {row.split!r}"
+    if row.caption_id == last:
+        return "is duplicated"
+    if row.caption_id < last:
+        return f"comes after {last}"
+    if complete and not (row.tokens and row.caption.strip()):
+        return f"there is no word in {row.caption!r}"
+    return None
+
+
+def _check_splits(codes: np.ndarray, dataset: str) -> None:
+    for code, split in enumerate(SPLITS):
+        if code not in codes:
+            raise DataError(
+                f"{dataset}: the split {split!r} has no images; train, val and test each need some"
+            )
 
 
 def _split_hash(images: np.ndarray, codes: np.ndarray, dataset: str) -> str:
@@ -246,8 +262,6 @@ class Corpus(_About):
             about = adapter(_About).validate_json((file.metadata.metadata or {}).get(b"recap", b""))
             table = file.read(columns=["image_id", "caption_id", "split"])
             codes = pc.index_in(table["split"], value_set=pa.array(SPLITS))
-            if codes.null_count:
-                raise ValueError("an unknown split")
             ids = {name: table[name].to_numpy() for name in ("image_id", "caption_id")}
             return cls(path=path, **vars(about), **ids, codes=codes.to_numpy().astype(np.int8))
 
@@ -307,13 +321,7 @@ class Corpus(_About):
     def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
         """Return the image id of each caption id, in their order."""
         wanted = np.asarray(caption_ids, dtype=np.int64)
-        rows = np.minimum(np.searchsorted(self.caption_id, wanted), len(self.caption_id) - 1)
-        unknown = wanted[self.caption_id[rows] != wanted]
-        if len(unknown):
-            raise DataError(
-                f"{self.path}: no caption id {unknown[0]}; make the subset again from this corpus"
-            )
-        return self.image_id[rows].tolist()
+        return self.image_id[np.searchsorted(self.caption_id, wanted)].tolist()
 
     def column(self, name: str, split: str | None = None) -> pa.ChunkedArray:
         """Return a column of a split as Arrow strings, in the order of caption ids."""

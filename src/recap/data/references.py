@@ -6,6 +6,7 @@ No picture is needed.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -41,41 +42,56 @@ def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) 
     """
     folder = params if (params / "datasets").is_dir() else KNOWN
     settings: DatasetConfig = load_named(folder, "datasets", dataset).captions_alone()
-    finished = sorted(Path("results").glob(f"*/data/{dataset}/{CORPUS}"))
-    if len({Corpus.read(path).split_hash for path in finished}) > 1:
-        raise ConfigError(
-            f"--dataset {dataset}: {' and '.join(map(str, finished))} differ; name one with "
-            "--corpus"
-        )
-    if finished:
-        return finished[0]
+    finished = _finished(dataset)
+    if finished is not None:
+        return finished
     # A data set's captions are in other files, too: those of `coco` as `coco_plain.yaml` says.
     variants = [name for name in names(KNOWN, "datasets") if name.partition("_")[0] == dataset]
     known = [load_named(KNOWN, "datasets", name) for name in variants]
     for place, source in product((inputs, cache_folder()), [settings, *known]):
         if all((place / file).exists() for file in source.outside_files()):
             return _corpus(dataset, source, place)
-    listed = read_versions(list_of(KNOWN))
-    for source in known if fetch else []:
-        wanted = [listed[file] for file in source.outside_files() if file in listed]
-        if len(wanted) < len(source.outside_files()):
-            continue
-        try:
-            fetch_files(wanted, into=cache_folder(), transfer=Transfer())
-        except DataError as error:
-            log.warning(str(error))
-        else:
-            return _corpus(dataset, source, cache_folder())
-    files = " or ".join(
-        dict.fromkeys(" with ".join(source.outside_files()) for source in [settings, *known])
-    )
-    remedy = "a corpus.parquet with --corpus"
-    if known:
-        remedy = "try --fetch again later" if fetch else "download them with --fetch"
+    fetched = _fetched(known) if fetch else None
+    if fetched is not None:
+        return _corpus(dataset, fetched, cache_folder())
+    groups = [" with ".join(source.outside_files()) for source in [settings, *known]]
+    files = " or ".join(dict.fromkeys(groups))
+    if not known:
+        remedy = "a corpus.parquet with --corpus"
+    elif fetch:
+        remedy = "try --fetch again later"
+    else:
+        remedy = "download them with --fetch"
     raise DataError(
         f"--dataset {dataset}: its captions ({files}) are neither in {inputs} nor in "
         f"{cache_folder()}; give their folder with --inputs, or {remedy}"
     )
+
+
+def _finished(dataset: str) -> Path | None:
+    """Return a corpus of the data set that a profile here has finished."""
+    finished = sorted(Path("results").glob(f"*/data/{dataset}/{CORPUS}"))
+    if len({Corpus.read(path).split_hash for path in finished}) > 1:
+        raise ConfigError(
+            f"--dataset {dataset}: {' and '.join(map(str, finished))} differ; name one with "
+            "--corpus"
+        )
+    return finished[0] if finished else None
+
+
+def _fetched(sources: Sequence[DatasetConfig]) -> DatasetConfig | None:
+    """Fetch the captions of the first of these settings whose files can be had, and return it."""
+    listed = read_versions(list_of(KNOWN))
+    for source in sources:
+        files = source.outside_files()
+        if not all(file in listed for file in files):
+            continue
+        try:
+            fetch_files([listed[file] for file in files], into=cache_folder(), transfer=Transfer())
+            return source
+        except DataError as error:
+            log.warning(str(error))
+    return None
 
 
 def _corpus(dataset: str, source: DatasetConfig, folder: Path) -> Path:

@@ -168,7 +168,8 @@ def first_survivors(
     there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str
 ) -> list[int]:
     """Return the rows of a draw (None: validation): the first of its order with a picture."""
-    order, present = asked(lines, draw, dataset=dataset), frozenset(there)
+    order = asked(lines, draw, dataset=dataset)
+    present = frozenset(there)
     count = _size(lines, draw)
     chosen = [row for row in order if row in present][:count]
     if len(chosen) < count:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 
 from recap.core.errors import ConfigError
 
@@ -53,8 +54,10 @@ def marks() -> str:
 
 def clean_tokens(tokens: Sequence[str]) -> list[str]:
     """Return tokens of a file in lower case, without white space and control characters."""
-    words = " ".join(tokens).lower().split()
-    return [word for part in words for word in ([part] if part.isprintable() else tokenize(part))]
+    words = []
+    for part in " ".join(tokens).lower().split():
+        words += [part] if part.isprintable() else tokenize(part)
+    return words
 
 
 def is_storable(text: str) -> bool:
@@ -89,10 +92,12 @@ def tokenize_report(report: str) -> list[str]:
     """
     words: list[str] = []
     for sentence in _END.split(_COUNTING.sub("", " ".join(report.split()))):
-        # Every second part is a decimal number.
-        parts = enumerate(_DECIMAL.split(sentence))
-        own = [word for place, part in parts for word in ([part] if place % 2 else tokenize(part))]
-        words += [*own, STOP] if own else []
+        own: list[str] = []
+        for place, part in enumerate(_DECIMAL.split(sentence)):
+            # every second part is a decimal number
+            own += [part] if place % 2 else tokenize(part)
+        if own:
+            words += [*own, STOP]
     return words
 
 
@@ -131,10 +136,12 @@ def tag(token_lists: Iterable[Sequence[str]]) -> list[list[str]]:
     from textblob.en.taggers import PatternTagger
 
     model = PatternTagger()
-    texts = (
-        " ".join("".join(word.split()) or "-" for word in words) for words in token_lists if words
-    )
-    return [[tag for _, tag in model.tag(text, tokenize=False)] for text in texts]
+    tags = []
+    for words in token_lists:
+        if words:
+            text = " ".join("".join(word.split()) or "-" for word in words)
+            tags.append([tag for _, tag in model.tag(text, tokenize=False)])
+    return tags
 
 
 def parts_of_speech() -> list[str]:
@@ -151,4 +158,5 @@ def kind_of(tag: str) -> str:
 
 def count_kinds(tag_lists: Sequence[Sequence[str]]) -> Counter[str]:
     """Count kinds of words from Penn Treebank tags; punctuation is no word."""
-    return Counter(kind_of(tag) for tags in tag_lists for tag in tags if tag[:1].isalpha())
+    tags = chain.from_iterable(tag_lists)
+    return Counter(kind_of(tag) for tag in tags if tag[:1].isalpha())

@@ -298,7 +298,7 @@ class CaptionIds(Mapping[int, list[list[int]]]):
         if isinstance(captions, CaptionIds):
             return captions
         ids = sorted(captions)
-        rows = [row for image in ids for row in captions[image]]
+        rows = list(chain.from_iterable(captions[image] for image in ids))
         counts = np.fromiter((len(captions[image]) for image in ids), np.int64, len(ids))
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         tokens = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
@@ -385,7 +385,8 @@ def load_vocabulary(path: str | Path) -> AnyVocabulary:
     """Read a vocabulary file of any kind."""
     checksums.check(Path(path))
     saved: _Saved = read_json(path, _Saved)
-    rule, words = saved.rule.model_dump(), saved.words or []
+    rule = saved.rule.model_dump()
+    words = saved.words or []
     if isinstance(saved.rule, BytePairRule):
         vocabulary: AnyVocabulary = BytePairVocabulary(
             _of_json(json.dumps(saved.tokenizer).encode(), path), rule

@@ -72,15 +72,13 @@ class ClipScore(Metric):
             ids = captions.ids[first : first + _BATCH]
             texts = [[captions.hypotheses[image], *captions.references[image]] for image in ids]
             pictures, words = clip.encode([picture(image) for image in ids], sum(texts, []))
-            for image, seen, own in zip(
-                ids, pictures, words.split([len(each) for each in texts]), strict=True
-            ):
+            of_images = words.split([len(each) for each in texts])
+            for image, seen, own in zip(ids, pictures, of_images, strict=True):
                 score = WEIGHT * max(float(own[0] @ seen), 0.0)
                 nearest = max(float((own[1:] @ own[0]).max()), 0.0)
+                both = score + nearest
                 per_image["CLIPScore"][image] = score
-                per_image["RefCLIPScore"][image] = (
-                    2 * score * nearest / (score + nearest) if score + nearest else 0.0
-                )
+                per_image["RefCLIPScore"][image] = 2 * score * nearest / both if both else 0.0
         return Result(
             {name: fmean(values.values()) for name, values in per_image.items()}, per_image
         )
@@ -150,5 +148,6 @@ def _pictures(captions: Captions) -> Callable[[int], Image]:
         raise MetricError(
             f"{roots[0]}: no pictures; set {IMAGES} to folders or zips, {os.pathsep!r} between"
         )
-    source, files = pictures_of(corpus, roots), Corpus.read(corpus).files()
+    source = pictures_of(corpus, roots)
+    files = Corpus.read(corpus).files()
     return lambda image: read_photo(source, files[image])

@@ -4,7 +4,7 @@ decoded batch by batch, scored, or written for a server of captions."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from itertools import groupby
@@ -24,7 +24,7 @@ from recap.data.caption_files import filled_captions
 from recap.data.corpus import Corpus
 from recap.data.datasets.coco import check_size
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary, load_vocabulary
-from recap.decoding.beam import beam_search
+from recap.decoding.beam import Beams, beam_search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.ahead import prefetch
 from recap.metrics.base import sanitize
@@ -76,17 +76,19 @@ def decode_candidates(
             beams = beam_search(
                 step, model.start(model.encode(images.to(device))), batch, settings, bad_endings
             )
-            numbers = (x.tolist() for x in (beams.tokens, beams.scores, beams.log_probabilities))
-            for image, *rows in zip(ids, *numbers, strict=True):
-                candidates[image] = [
-                    Candidate(
-                        [token for token in tokens if token not in (PAD, EOS)],
-                        score,
-                        log_probability,
-                    )
-                    for tokens, score, log_probability in zip(*rows, strict=True)
-                ]
+            candidates |= zip(ids, _candidates(beams), strict=True)
     return candidates
+
+
+def _candidates(beams: Beams) -> Iterator[list[Candidate]]:
+    """Yield the captions of each image of a batch, best first."""
+    rows = (beams.tokens.tolist(), beams.scores.tolist(), beams.log_probabilities.tolist())
+    for captions, scores, log_probabilities in zip(*rows, strict=True):
+        candidates = []
+        for tokens, score, log_probability in zip(captions, scores, log_probabilities, strict=True):
+            words = [token for token in tokens if token not in (PAD, EOS)]
+            candidates.append(Candidate(words, score, log_probability))
+        yield candidates
 
 
 def caption_text(
@@ -134,8 +136,11 @@ class Decoder:
         device: str = "cpu",
         other_pictures: bool = False,
     ) -> None:
-        self.runs, self.settings, self.device = runs, settings, select_device(device)
-        self.vocabulary, self.sources = load_vocabulary(vocabulary), FeatureSources(features)
+        self.runs = runs
+        self.settings = settings
+        self.device = select_device(device)
+        self.vocabulary = load_vocabulary(vocabulary)
+        self.sources = FeatureSources(features)
         for run in runs:
             check_inputs(
                 run, vocabulary, self.vocabulary, self.sources.stores, other_pictures=other_pictures
@@ -168,10 +173,10 @@ class Decoder:
                 content = json.loads(file.read_text(encoding="utf-8"))
                 if content["hash"] == value_hash([identity, content["captions"]]):
                     log.info(f"{file}: captions of a job that did not end are taken from here")
-                    return {
-                        image: [Candidate(*each) for each in ranked]
-                        for image, ranked in content["captions"]
-                    }
+                    candidates = {}
+                    for image, ranked in content["captions"]:
+                        candidates[image] = [Candidate(*each) for each in ranked]
+                    return candidates
             except (ValueError, KeyError, TypeError):
                 log.warning(f"{file}: damaged; its captions are searched again")
         candidates = self.candidates(image_ids, name)
@@ -185,7 +190,9 @@ class Decoder:
     def _identity(self) -> list[Any]:
         # how captions are scored
         settings = self.settings.model_dump(mode="json", exclude={"metrics", "split"})
-        files = [run / name for run in self.runs for name in (CONFIG, WEIGHTS)]
+        files = []
+        for run in self.runs:
+            files += [run / CONFIG, run / WEIGHTS]
         code = job_code(
             "recap.evaluation.decode:Decoder",
             *sorted({run_model_config(run).kind for run in self.runs}),
@@ -211,7 +218,8 @@ def evaluate(
 
     Several models are an ensemble.
     """
-    settings, name = spec.evaluation, " ".join(out.parts[-3:])
+    settings = spec.evaluation
+    name = " ".join(out.parts[-3:])
     torch.set_num_threads(execution.threads)
     table = Corpus.read(corpus)
     references = table.captions(settings.split)
@@ -228,19 +236,7 @@ def evaluate(
     }
     n_best = out / f"nbest.{settings.split}.jsonl"
     if settings.n_best:
-        rows = [
-            {
-                "image_id": image,
-                "rank": rank,
-                "score": c.score,
-                "log_probability": c.log_probability,
-                "caption": text,
-            }
-            for image, texts in ranked.items()
-            for rank, (text, c) in enumerate(texts.items(), 1)
-        ]
-        write_text(n_best, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-        record(n_best)
+        _write_n_best(ranked, n_best)
     else:
         n_best.unlink(missing_ok=True)  # of an earlier evaluation
     scores = evaluate_captions(
@@ -259,6 +255,23 @@ def evaluate(
         f"{name}: "
         f"{', '.join(f'{key} {score_info(key).scale * value:.2f}' for key, value in ran.items())}"
     )
+
+
+def _write_n_best(ranked: Mapping[int, Mapping[str, Candidate]], out: Path) -> None:
+    """Write the captions of each image, best first, as a JSON object per line."""
+    lines = []
+    for image, texts in ranked.items():
+        for rank, (text, candidate) in enumerate(texts.items(), 1):
+            row = {
+                "image_id": image,
+                "rank": rank,
+                "score": candidate.score,
+                "log_probability": candidate.log_probability,
+                "caption": text,
+            }
+            lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    write_text(out, "".join(lines))
+    record(out)
 
 
 def caption_part(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from recap.core.checksums import record
 from recap.core.documents import write_json
-from recap.core.errors import ConfigError, DataError, FeatureError
+from recap.core.errors import ConfigError, FeatureError
 from recap.core.hashing import generator
 from recap.core.log import log, progress
 from recap.data.corpus import Corpus, pictures_of
@@ -51,21 +51,29 @@ class DrawnModels:
 def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
     """Make the files of a figure: with `out` figures/mine,
     `attention.png` becomes `figures/mine_attention.png`."""
-    runs, texts, most = len(models.runs), len(figure.texts()), figure.most_rows
-    refusals = {
-        f"at most {most} runs, and there are {runs}; name fewer": most is not None and runs > most,
-        "photos; name their folders or zips with --images": figure.needs_images
-        and not models.image_roots,
-        "trained models; name --runs, --labels and --features": figure.needs_models
-        and not (runs and models.features),
-        f"{texts} texts; name them with --texts": len(models.texts) != texts,
-    }
-    if lacking := next((needs for needs, refused in refusals.items() if refused), None):
+    lacking = _lacking(figure, models)
+    if lacking is not None:
         raise ConfigError(f"a figure of kind {figure.kind!r} needs {lacking}")
     draw = resolve(figure.implementation)
     files = {ending: out.with_name(f"{out.name}_{ending}") for ending in figure.files}
     draw(figure, models, files)
     record(*files.values())
+
+
+def _lacking(figure: ModelFigure, models: DrawnModels) -> str | None:
+    """Return what a figure needs and is not given, or None."""
+    runs = len(models.runs)
+    texts = len(figure.texts())
+    most = figure.most_rows
+    if most is not None and runs > most:
+        return f"at most {most} runs, and there are {runs}; name fewer"
+    if figure.needs_images and not models.image_roots:
+        return "photos; name their folders or zips with --images"
+    if figure.needs_models and not (runs and models.features):
+        return "trained models; name --runs, --labels and --features"
+    if len(models.texts) != texts:
+        return f"{texts} texts; name them with --texts"
+    return None
 
 
 def shown_images(figure: ShownImages, corpus: Corpus) -> list[int]:
@@ -107,7 +115,8 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
     for label in models.runs:
         own = CaptionedImages(models, label, list(maps), beam=figure.beam)
         for image, drawn in maps.items():
-            images, words = own.sources.read([image]), own.words(image)
+            images = own.sources.read([image])
+            words = own.words(image)
             tokens = torch.tensor([[[BOS, *own.captions[image]]]])
             weights = attention_maps(own.model, tokens, own.model.encode(images))[0, 0]  # [T, N]
             boxes = vector_boxes(own.sources.read([image], with_boxes=True).main, f"image {image}")
@@ -157,7 +166,8 @@ def compare_images(
     Each image is given the features of the next one of its split in the order of ids, the last one
     those of the first.
     """
-    corpus, split = Corpus.read(models.corpus), figure.split
+    corpus = Corpus.read(models.corpus)
+    split = figure.split
     losses = {}
     for label, run in models.runs.items():
         opened = Decoder(
@@ -165,11 +175,6 @@ def compare_images(
         )
         captions = split_captions(corpus, opened.vocabulary, split)
         ids = sorted(captions)
-        if len(ids) < 2:
-            raise DataError(
-                f"{models.corpus}: the split {split!r} has one image, and no other to exchange it "
-                "with"
-            )
         own, other = [], []
         for first in progress(range(0, len(ids), BATCH), name=label, unit="batches"):
             batch = ids[first : first + BATCH]

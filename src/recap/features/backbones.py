@@ -40,28 +40,24 @@ class TimmEncoder(Encoder):
         self, spec: GridFeatures | CropFeatures, *, weights: Path | None, device: torch.device
     ) -> None:
         """Build the model; without a file, its weights are what the settings say."""
-        self.spec, model = spec, create(spec)
+        self.spec = spec
+        model = create(spec)
         if weights is not None:
             load_strictly(model, weights, backbone=spec.backbone)
         self.weights_sha256 = weights_hash(model) if weights is None else sha256_file(weights)
         self.model: Any = model.eval().to(device).to(memory_format=torch.channels_last)
-        self.device, self.precision = device, half_precision(device)
+        self.device = device
+        self.precision = half_precision(device)
         data = timm_library().data.resolve_model_data_config(model)
         self.mean = list(data["mean"])
         self.sd = list(data["std"])
         self.interpolation = str(data["interpolation"])
-        if self.interpolation not in ("nearest", "lanczos", "bilinear", "bicubic"):
-            raise ConfigError(
-                f"pictures cannot be scaled by {self.interpolation!r}; use another backbone"
-            )
         self.resample = Resampling[self.interpolation.upper()]
 
     def normalised(self, pictures: Tensor) -> Tensor:
         """Return uint8 [B, edge, edge, 3] as the model reads it, [B, 3, edge, edge]."""
-        mean, sd = (
-            torch.tensor(values, device=self.device).view(1, 3, 1, 1)
-            for values in (self.mean, self.sd)
-        )
+        mean = torch.tensor(self.mean, device=self.device).view(1, 3, 1, 1)
+        sd = torch.tensor(self.sd, device=self.device).view(1, 3, 1, 1)
         # A permuted [B, H, W, C] tensor is channels_last already.
         return (pictures.to(self.device).permute(0, 3, 1, 2).float() / 255 - mean) / sd
 
@@ -107,7 +103,8 @@ def _without_compiler() -> Iterator[None]:
 
     The question is whether to compile it where sums have to be in one order; nothing here calls it.
     """
-    compiler, utils = ModuleType("torch._dynamo"), ModuleType("torch._dynamo.utils")
+    compiler = ModuleType("torch._dynamo")
+    utils = ModuleType("torch._dynamo.utils")
     compiler.disable = lambda function, *_, **__: function  # type: ignore[attr-defined]
     utils.is_compile_supported = lambda _: False  # type: ignore[attr-defined]
     stand_ins = (
@@ -206,11 +203,13 @@ def check_name(backbone: str) -> None:
     """
     timm = timm_library()
     name, dot, _ = backbone.partition(".")
-    names, wanted = timm.list_models(), name
+    names = timm.list_models()
+    wanted = name
     if name in names:
         if not dot:
             return
-        names, wanted = [name, *timm.list_pretrained(f"{name}.*")], backbone
+        names = [name, *timm.list_pretrained(f"{name}.*")]
+        wanted = backbone
     if wanted not in names:
         close = difflib.get_close_matches(wanted, names, n=5, cutoff=0.0)
         likely = difflib.get_close_matches(wanted, close, n=1)

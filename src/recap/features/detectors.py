@@ -54,7 +54,8 @@ class Resized:
     def of(image_id: int, picture: Image, *, short: int, long: int) -> Resized:
         """Resize an RGB picture: the shorter side to ``short``, the longer to at most ``long``."""
         scale = resize_scale(picture.size, short=short, long=long)
-        width, height = (max(1, round(side * scale)) for side in picture.size)
+        width = max(1, round(picture.width * scale))
+        height = max(1, round(picture.height * scale))
         resized = picture.resize((width, height), Resampling.BILINEAR)
         pixels = torch.from_numpy(np.asarray(resized)[:, :, ::-1].copy()).permute(2, 0, 1)
         return Resized(image_id, picture.size, pixels)
@@ -124,10 +125,10 @@ class Detector(_Detecting):
         images = self.model.preprocess_image(self.inputs(pictures))
         needs_maps = self.spec.regions or self._undilated is None
         maps = self.model.backbone(images.tensor) if needs_maps else {}
-        regions: list[tuple[Any, dict[str, Tensor]]] = [(0, {})] * len(pictures)
+        regions: list[tuple[Any, dict[str, Tensor]]] = [(0, {}) for _ in pictures]
         if self.spec.regions:
             regions = self._regions(images, maps, pictures[0].size)
-        grids: Sequence[Tensor | None] = [None] * len(pictures)
+        grids: Sequence[Tensor | None] = [None for _ in pictures]
         if self.spec.grid:  # [B, grid * grid, 2048] in raster order
             plain = self._undilated
             fifth = (
@@ -143,14 +144,11 @@ class Detector(_Detecting):
             # boxes of the resized picture become those of the picture, inside it
             if self.spec.regions:
                 width, height = picture.size
-                scale = np.array(
-                    [width / picture.pixels.shape[2], height / picture.pixels.shape[1]] * 2,
-                    np.float32,
-                )
-                own = values[f"{REGION}/boxes"] * scale
-                values[f"{REGION}/boxes"] = np.clip(
-                    own, 0, np.array([width, height] * 2, np.float32)
-                )
+                across = width / picture.pixels.shape[2]
+                down = height / picture.pixels.shape[1]
+                own = values[f"{REGION}/boxes"] * np.array([across, down, across, down], np.float32)
+                edges = np.array([width, height, width, height], np.float32)
+                values[f"{REGION}/boxes"] = np.clip(own, 0, edges)
             if grid is not None:
                 values[GRID] = self._fetched(GRID, grid)
             records.append(ImageFeatures(picture.image_id, picture.size, values))
@@ -172,7 +170,8 @@ class Detector(_Detecting):
             # the next layers read boxes that end at the last pixel
             if self.spec.anchors == "caffe":
                 height, width = images.image_sizes[0]
-                boxes = torch.minimum(boxes, boxes.new_tensor([width - 1, height - 1] * 2))
+                last = [width - 1, height - 1, width - 1, height - 1]
+                boxes = torch.minimum(boxes, boxes.new_tensor(last))
             own = {name: each[row : row + 1] for name, each in maps.items()}
             regions.append(self._classified(own, boxes))
         return regions
@@ -267,7 +266,8 @@ class Segmenter(_Detecting):
     @torch.inference_mode()
     def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
         """Return the segment features of pictures of one size."""
-        inputs, records = self.inputs(pictures), []
+        inputs = self.inputs(pictures)
+        records = []
         outputs = [output["panoptic_seg"] for output in self.model.inference(inputs)]
         if self.spec.form == "segments":
             images = self.model.preprocess_image(inputs)

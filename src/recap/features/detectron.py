@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,9 @@ def built(
             "import extracted features"
         ) from error
     config = model_zoo.get_config(name)
-    config.merge_from_list([item for pair in changes.items() for item in pair])
-    config.MODEL.WEIGHTS, config.MODEL.DEVICE = "", device.type
+    config.merge_from_list(list(chain.from_iterable(changes.items())))
+    config.MODEL.WEIGHTS = ""
+    config.MODEL.DEVICE = device.type
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "detector"))
         return build_model(config).eval(), config
@@ -260,20 +262,7 @@ def load(
             if name.endswith("conv3.norm.weight"):
                 value.mul_(0.1)
         return weights_hash(model)
-    if not path.is_file():
-        raise MissingFeatures(
-            f"{path}: no such weights file; put it there, or correct `weights` of the features"
-        )
-    content = read_tensors(path, DamagedFeatures)
-    try:
-        tensors = {
-            mapped(name, key_map): torch.as_tensor(v)
-            for name, v in content.get("model", content).items()
-        }
-    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
-        raise DamagedFeatures(
-            f"{path}: holds more than tensors by name ({first_line(error)}); fetch it again"
-        ) from error
+    tensors = _released_tensors(path, key_map)
     if background_first:
         _background_last(tensors)
     try:
@@ -286,6 +275,24 @@ def load(
         {name: tensor for name, tensor in tensors.items() if name not in left_out}, strict=False
     )
     return sha256_file(path)
+
+
+def _released_tensors(path: Path, key_map: Mapping[str, str]) -> dict[str, Tensor]:
+    """Return the tensors of a file of weights by their names in our detector."""
+    if not path.is_file():
+        raise MissingFeatures(
+            f"{path}: no such weights file; put it there, or correct `weights` of the features"
+        )
+    content = read_tensors(path, DamagedFeatures)
+    tensors = {}
+    try:
+        for name, value in content.get("model", content).items():
+            tensors[mapped(name, key_map)] = torch.as_tensor(value)
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+        raise DamagedFeatures(
+            f"{path}: holds more than tensors by name ({first_line(error)}); fetch it again"
+        ) from error
+    return tensors
 
 
 def mapped(name: str, key_map: Mapping[str, str]) -> str:
@@ -305,7 +312,8 @@ def check_layout(
     What a detector makes from its configuration (pixel means, anchors) may be in a file, and must
     then be the same within rounding of pixels; its shape differs between versions.
     """
-    expected, buffers = model.state_dict(), dict(model.named_buffers())
+    expected = model.state_dict()
+    buffers = dict(model.named_buffers())
     for name in expected:
         if name not in tensors:
             raise ValueError(
@@ -319,7 +327,8 @@ def check_layout(
     left_out = sorted(set(tensors) - set(expected))
     for name in left_out:
         if name in buffers:
-            value, own = tensors[name].float().flatten(), buffers[name].cpu().flatten()
+            value = tensors[name].float().flatten()
+            own = buffers[name].cpu().flatten()
             if len(value) != len(own) or not torch.allclose(value, own, atol=1e-2):
                 raise ValueError(
                     f"{name!r} holds other numbers than the detector of these settings; correct "

@@ -136,7 +136,8 @@ class Pictures:
         """
         if job.corpus is None:
             raise ConfigError("pictures are those of a corpus: say which with --corpus")
-        corpus, source = Corpus.read(job.corpus), pictures_of(job.corpus, job.images)
+        corpus = Corpus.read(job.corpus)
+        source = pictures_of(job.corpus, job.images)
         views = job.wanted(corpus.views(), job.corpus)
         for file in source.missing(chain.from_iterable(views.values()))[:1]:
             source.read(file)  # raises, and says where it was looked for

@@ -41,7 +41,7 @@ class Lines(ABC):
 
     streams = (REGION,)
 
-    def __init__(  # noqa: C901
+    def __init__(
         self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
     ) -> None:
         """Find all lines; of an image in ``spec.damaged``,
@@ -53,36 +53,40 @@ class Lines(ABC):
         self._entries = EntryIndex()  # file, position and what messages call it
         doubtful: dict[int, list[tuple[Path, int, str]]] = {}
         broken = 0
-        for file in files:
-            lines = progress(self._starts(file), name=file.name, unit="lines")
-            for number, (start, beginning) in enumerate(lines, start=1):
-                where = f"{file}, line {number}"
-                try:
-                    with _parsing(where):
-                        name, tab, _ = beginning.partition(b"\t")
-                        if not tab:
-                            raise ValueError("has no tab after an image id")
-                        image_id = lookup.image_id(name.decode("utf-8", "replace").strip(), where)
-                except FeatureError:
-                    broken += 1
-                    if broken > len(spec.damaged):
-                        raise
-                    continue
-                if image_id is not None and image_id in spec.damaged:
-                    doubtful.setdefault(image_id, []).append((file, start, where))
-                else:
-                    self._entries.add(image_id, (file, start, where), where)
+        for file, start, beginning, where in self._lines(files):
+            try:
+                image_id = _image_of(beginning, lookup, where)
+            except FeatureError:
+                broken += 1
+                if broken > len(spec.damaged):
+                    raise
+                continue
+            if image_id is not None and image_id in spec.damaged:
+                doubtful.setdefault(image_id, []).append((file, start, where))
+            else:
+                self._entries.add(image_id, (file, start, where), where)
         if not self._entries and not lookup.unfit:
             raise FeatureError(f"{files[0]}: holds no lines; fetch it again")
         for image_id, entries in doubtful.items():
-            for entry in entries:
-                self._entries[image_id] = entry
-                try:
-                    self.read(image_id)
-                    break
-                except FeatureError:
-                    del self._entries[image_id]
+            self._add_readable(image_id, entries)
         self.ids = list(self._entries)
+
+    def _lines(self, files: Sequence[Path]) -> Iterator[tuple[Path, int, bytes, str]]:
+        """Yield file, byte position and beginning of each line, and what messages call it."""
+        for file in files:
+            lines = progress(self._starts(file), name=file.name, unit="lines")
+            for number, (start, beginning) in enumerate(lines, start=1):
+                yield file, start, beginning, f"{file}, line {number}"
+
+    def _add_readable(self, image_id: int, entries: Sequence[tuple[Path, int, str]]) -> None:
+        """Add the first of an image's entries that can be read, if there is one."""
+        for entry in entries:
+            self._entries[image_id] = entry
+            try:
+                self.read(image_id)
+                return
+            except FeatureError:
+                del self._entries[image_id]
 
     def _starts(self, path: Path) -> Iterator[tuple[int, bytes]]:
         """Yield byte position and beginning of each line."""
@@ -117,6 +121,15 @@ class Lines(ABC):
             return bytes(file.readline())
 
 
+def _image_of(beginning: bytes, lookup: ImageIdLookup, where: str) -> int | None:
+    """Return the image of a line, given its beginning; None: an image that is not asked for."""
+    with _parsing(where):
+        name, tab, _ = beginning.partition(b"\t")
+        if not tab:
+            raise ValueError("has no tab after an image id")
+        return lookup.image_id(name.decode("utf-8", "replace").strip(), where)
+
+
 class BottomUpTsv(Lines):
     """The original six columns, or ten with classes and attributes.
 
@@ -129,7 +142,8 @@ class BottomUpTsv(Lines):
         """Return vectors and boxes of one image, and classes and attributes if there."""
         if len(fields) not in (6, 10):
             raise ValueError(f"has {len(fields)} fields, expected 6 or 10")
-        first, second = (_whole(field, "a side of the image") for field in fields[1:3])
+        first = _whole(fields[1], "a side of the image")
+        second = _whole(fields[2], "a side of the image")
         count = _whole(fields[-3], "num_boxes")
         if not count:
             return _NO_ROWS
@@ -162,7 +176,8 @@ class VinvlTsv(Lines):
 
     def _starts(self, path: Path) -> Iterator[tuple[int, bytes]]:
         """Yield byte position and beginning of the lines that the index names."""
-        index, size = path.with_suffix(".lineidx"), path.stat().st_size
+        index = path.with_suffix(".lineidx")
+        size = path.stat().st_size
         with reading(index, FeatureError, missing="it must be beside the TSV: fetch it, too"):
             positions = index.read_bytes().split()
         if not positions or not all(line.isdigit() and len(line) < 19 for line in positions):
@@ -253,7 +268,8 @@ class GridFeatsPth:
         self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
     ) -> None:
         """Find the files; ``spec.grid`` 0 keeps the h x w cells as they are."""
-        self._files, self._grid = _files(only_path(paths, "folder"), ".pth", lookup), spec.grid
+        self._files = _files(only_path(paths, "folder"), ".pth", lookup)
+        self._grid = spec.grid
         self.ids = list(self._files)
 
     def files(self, image_id: int) -> list[Path]:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -36,7 +36,8 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     Where it is asked for, and with random weights, which have no natural scale, channels are
     brought to mean 0 and standard deviation 1 over some training pictures.
     """
-    device, pictures = select_device(job.device), Pictures.find(job)
+    device = select_device(job.device)
+    pictures = Pictures.find(job)
     backbone = Backbone(spec, weights=weights_file(spec, job), device=device)
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # the parallel work is left to our own threads
@@ -50,7 +51,8 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
 
 def _standardise(backbone: Backbone, pictures: Pictures, *, threads: int) -> None:
     """Set the scale of the channels, on which all features depend."""
-    views, training = pictures.corpus.views(), pictures.corpus.image_ids("train")
+    views = pictures.corpus.views()
+    training = pictures.corpus.image_ids("train")
     ids = training[:: -(-len(training) // STANDARDISED_OVER)]
     sample = replace(pictures, views={image_id: views[image_id] for image_id in ids})
     rows = np.concatenate(
@@ -141,7 +143,8 @@ class Backbone(TimmEncoder):
 
         A gradient flows.
         """
-        inputs, grid = self.normalised(pictures), self.spec.grid
+        inputs = self.normalised(pictures)
+        grid = self.spec.grid
         if self.spec.out_index is None:
             maps = as_maps(
                 self.model.forward_features(inputs), model=self.model, backbone=self.spec.backbone
@@ -205,7 +208,8 @@ class ChannelScale:
 
         A channel that never moves gets factor 0.
         """
-        mean, sd = values.mean((0, 1), dtype=np.float64), values.std((0, 1), dtype=np.float64)
+        mean = values.mean((0, 1), dtype=np.float64)
+        sd = values.std((0, 1), dtype=np.float64)
         moves = sd > 1e-6 * np.abs(mean)  # what moves less is rounding, which is not amplified
         factor = np.divide(1.0, sd, out=np.zeros_like(sd), where=moves & (sd > 0))
         return ChannelScale(
@@ -217,9 +221,8 @@ class ChannelScale:
         """Return the scale that :meth:`text` wrote; ValueError of another text."""
         try:
             parts = json.loads(text)
-            mean, factor = (
-                np.frombuffer(base64.b64decode(parts[name]), "<f4") for name in ("mean", "factor")
-            )
+            mean = np.frombuffer(base64.b64decode(parts["mean"]), "<f4")
+            factor = np.frombuffer(base64.b64decode(parts["factor"]), "<f4")
             return ChannelScale(torch.tensor(mean), torch.tensor(factor), int(parts["pictures"]))
         except (KeyError, TypeError) as error:
             raise ValueError(
@@ -232,11 +235,11 @@ class ChannelScale:
 
     def text(self) -> str:
         """Return all three as JSON; the channels' numbers as base64 of little-endian float32."""
-        mean, factor = (
-            base64.b64encode(numbers.numpy().astype("<f4").tobytes()).decode()
-            for numbers in (self.mean, self.factor)
-        )
-        return json.dumps({"pictures": self.pictures, "mean": mean, "factor": factor})
+        parts: dict[str, Any] = {"pictures": self.pictures}
+        for name, numbers in (("mean", self.mean), ("factor", self.factor)):
+            content = numbers.numpy().astype("<f4").tobytes()
+            parts[name] = base64.b64encode(content).decode()
+        return json.dumps(parts)
 
 
 # ---- crops: each box of a store is cut out of its picture
@@ -248,7 +251,8 @@ def extract_crops(spec: CropFeatures, job: ExtractionJob) -> None:
         raise ConfigError(
             "kind 'crops' cuts out the boxes of another store: say which with --boxes"
         )
-    pictures, boxes = Pictures.find(job), FeatureStore(job.boxes)
+    pictures = Pictures.find(job)
+    boxes = FeatureStore(job.boxes)
     boxes.require(pictures.views)
     boxes.column([int(boxes.ids[0])], "boxes")  # says now that the store has none
     device = select_device(job.device)
@@ -362,7 +366,8 @@ def pixels(
 
     Box and pixels are left, top, right, bottom; the size is width and height of the picture.
     """
-    width, height = (float(box[2] - box[0]) * margin, float(box[3] - box[1]) * margin)
+    width = float(box[2] - box[0]) * margin
+    height = float(box[3] - box[1]) * margin
     left = min(max(int(np.floor(box[0] - width)), 0), size[0] - 1)
     top = min(max(int(np.floor(box[1] - height)), 0), size[1] - 1)
     right = max(min(int(np.ceil(box[2] + width)), size[0]), left + 1)

@@ -198,46 +198,57 @@ class ImageIdLookup:
 
         Names are like ``132417``, ``COCO_train2014_000000132417.jpg`` or ``photos/dog``.
         """
-        path = PurePosixPath(name)
         if self._files is None or self._names == "ids":
-            match = _NUMBER.search(path.stem)
-            if match is None or len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
-                raise FeatureError(
-                    f"{where}: {path.name[:80]!r} has no image id up to {_LARGEST_ID} at its end "
-                    "and no corpus to find it in; give the --corpus"
-                )
-            return int(match[1])
-        alike = [
-            image_id for stem in {path.name, path.stem} for image_id in self._by_stem.get(stem, ())
-        ]
-        fits = [
-            i
-            for i in alike
-            if name in (self._files[i], str(PurePosixPath(self._files[i]).with_suffix("")))
-        ]
-        fits = fits or alike
-        match = _PUBLISHED.fullmatch(path.stem) if self._names is None else None
-        if match is not None and (number := int(match[1])) in self._files:
-            own = _NUMBER.search(PurePosixPath(self._files[number]).stem)
-            if (
-                fits
-                and match[0] == match[1]
-                or not fits
-                and own is not None
-                and int(own[1]) == number
-            ):
-                fits.append(number)
-        if len(set(fits)) > 1:
-            both = " and ".join(
-                f"{self._files[i]} (image id {i})" for i in dict.fromkeys(fits[:1] + fits[-1:])
-            )
+            return _number_at_end(PurePosixPath(name), where)
+        fits = self._by_name(name, self._files)
+        if self._names is None:
+            fits |= self._by_number(name, self._files, named=bool(fits))
+        if len(fits) > 1:
+            both = " and ".join(f"{self._files[i]} (image id {i})" for i in sorted(fits)[:2])
             raise FeatureError(
                 f"{where}: {name[:80]!r} fits {both}; say with `names` (--names) whether names are "
                 "those of `files` or image `ids`, or put the picture's folder before its name"
             )
         if not fits:
             self.unfit.add(name)
-        return fits[0] if fits else None
+            return None
+        return fits.pop()
+
+    def _by_name(self, name: str, files: Mapping[int, str]) -> set[int]:
+        """Return the pictures with the name, with its folders if there are such."""
+        path = PurePosixPath(name)
+        alike = {*self._by_stem.get(path.name, ()), *self._by_stem.get(path.stem, ())}
+        whole = set()
+        for image_id in alike:
+            file = files[image_id]
+            if name in (file, str(PurePosixPath(file).with_suffix(""))):
+                whole.add(image_id)
+        return whole or alike
+
+    def _by_number(self, name: str, files: Mapping[int, str], *, named: bool) -> set[int]:
+        """Return the picture whose id a name is, if there is one.
+
+        Where a picture has the name (``named``), a bare number may be meant as an id. Else the id
+        must be in the picture's own name.
+        """
+        match = _PUBLISHED.fullmatch(PurePosixPath(name).stem)
+        if match is None or int(match[1]) not in files:
+            return set()
+        number = int(match[1])
+        if named:
+            return {number} if match[0] == match[1] else set()
+        own = _NUMBER.search(PurePosixPath(files[number]).stem)
+        return {number} if own is not None and int(own[1]) == number else set()
+
+
+def _number_at_end(path: PurePosixPath, where: str) -> int:
+    match = _NUMBER.search(path.stem)
+    if match is None or len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
+        raise FeatureError(
+            f"{where}: {path.name[:80]!r} has no image id up to {_LARGEST_ID} at its end "
+            "and no corpus to find it in; give the --corpus"
+        )
+    return int(match[1])
 
 
 class EntryIndex(dict[int, Any]):
@@ -273,8 +284,6 @@ def only_path(paths: Sequence[Path], what: str) -> Path:
 def plain_files(paths: Sequence[Path], what: str) -> Sequence[Path]:
     """Return the paths; a folder, or a file that may not be read, is refused."""
     for path in paths:
-        if not path.is_file():
-            raise FeatureError(f"{path}: is no file; this format takes {what}: correct the path")
-        with reading(path, FeatureError):
+        with reading(path, FeatureError, missing=f"this format takes {what}: correct the path"):
             path.open("rb").close()
     return paths

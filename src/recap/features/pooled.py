@@ -19,7 +19,7 @@ import numpy as np
 
 from recap.core import checksums
 from recap.core.documents import read_json
-from recap.core.errors import ConfigError, DataError, FeatureError
+from recap.core.errors import ConfigError, FeatureError
 from recap.core.hashing import sha256_file
 from recap.data.corpus import Corpus
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
@@ -85,7 +85,7 @@ def pooled_features(
     ``truth`` is what boxes.json says of each, empty for merged cells.
     """
     values = cells.read([image_id])[0][0].double().numpy()
-    width, height = (int(edge) for edge in cells.sizes([image_id])[0])
+    width, height = cells.sizes([image_id])[0].tolist()
     side = math.isqrt(len(values))
     if side * side != len(values):
         raise FeatureError(
@@ -101,12 +101,7 @@ def pooled_features(
             f"{REGION}/boxes": boxes,
         }
     else:
-        try:
-            arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{BOXES}: has no scene of image id {image_id} ({error!r}); make the data set again"
-            ) from error
+        arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
     return ImageFeatures(image_id, (width, height), arrays)
 
 
@@ -170,7 +165,8 @@ def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
 
 def tight_box(mask: np.ndarray) -> tuple[int, int, int, int]:
     """Return left, top, right and bottom of a mask [H, W] that is not empty."""
-    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+    rows = np.flatnonzero(mask.any(1))
+    columns = np.flatnonzero(mask.any(0))
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
 
 
@@ -181,21 +177,24 @@ def tight_boxes(masks: np.ndarray) -> np.ndarray:
 
 def box_shares(boxes: np.ndarray, size: tuple[int, int], side: int) -> np.ndarray:
     """Return the share of each cell that boxes [R, 4] cover, float64 [R, side * side]."""
-    low, high = np.arange(side), np.arange(side) + 1
-    columns, rows = (
-        np.clip(np.minimum(high, last[:, None]) - np.maximum(low, first[:, None]), 0, 1)
-        for first, last in (
-            (boxes[:, axis] * side / size[axis], boxes[:, axis + 2] * side / size[axis])
-            for axis in (0, 1)
-        )
-    )
+    columns = _line_shares(boxes[:, [0, 2]] * side / size[0], side)
+    rows = _line_shares(boxes[:, [1, 3]] * side / size[1], side)
     return (rows[:, :, None] * columns[:, None, :]).reshape(len(boxes), -1)
+
+
+def _line_shares(spans: np.ndarray, side: int) -> np.ndarray:
+    """Return the share of each place of a line that spans [R, 2] cover, [R, side]."""
+    places = np.arange(side)
+    last = np.minimum(places + 1, spans[:, 1:])
+    first = np.maximum(places, spans[:, :1])
+    return np.clip(last - first, 0, 1)
 
 
 def mask_shares(masks: np.ndarray, side: int) -> np.ndarray:
     """Return the share of each cell under masks, [R, edge, edge] -> float64 [R, side * side]."""
     bounds = np.linspace(0, masks.shape[1], side + 1).round().astype(int)
-    starts, counts = bounds[:-1], np.diff(bounds)
+    starts = bounds[:-1]
+    counts = np.diff(bounds)
     sums = np.add.reduceat(
         np.add.reduceat(masks.astype(np.float64), starts, axis=1), starts, axis=2
     )

@@ -42,11 +42,6 @@ def stored_arrays(
 ) -> dict[str, np.ndarray]:
     """Return the arrays of one image by path in the file (``grid/values``), as stored."""
     image = f"image id {record.image_id}"
-    if not all(0 <= side < 2**31 for side in record.size):
-        raise FeatureError(
-            f"{image}: a picture cannot have {record.size[0]} x {record.size[1]} pixels; look at "
-            "what gives its size"
-        )
     values = record.values if isinstance(record.values, Mapping) else {streams[0]: record.values}
     arrays = {name if "/" in name else f"{name}/{VALUES}": array for name, array in values.items()}
     own = list(dict.fromkeys(name.split("/")[0] for name in arrays))

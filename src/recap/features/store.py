@@ -100,21 +100,24 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
         if attributes["layout"] != LAYOUT:
             raise ValueError(f"layout {attributes['layout']!r}, this version reads {LAYOUT!r}")
         offsets = {stream: file[stream]["offsets"][()] for stream in attributes["streams"].split()}
-        ids, sizes, digests = (file[name][()] for name in ("ids", "image_sizes", "digests"))
+        index = Index(file["ids"][()], file["image_sizes"][()], file["digests"][()], offsets)
         arrays = {}
         for stream, ends in offsets.items():
-            for name in (VALUES, *(name for name in COLUMNS if name in file[stream])):
-                data = file[stream][name]
-                types = [
-                    np.dtype(dtype) for dtype in (DTYPES if name == VALUES else (COLUMNS[name],))
-                ]
-                place = data.id.get_offset()  # None where it is not in one piece
-                whole = place is not None and data.dtype in types and len(data) == ends[-1]
-                if not whole or (name == VALUES and data.ndim != 2):
-                    raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
-                row = np.dtype((data.dtype, data.shape[1:]))
-                arrays[f"{stream}/{name}"] = Rows(path, row, len(data), place)
-    return attributes, Index(ids, sizes, digests, offsets), arrays
+            columns = {name: (dtype,) for name, dtype in COLUMNS.items() if name in file[stream]}
+            for name, types in {VALUES: DTYPES, **columns}.items():
+                rows = _rows(path, file[stream][name], types)
+                if rows.count != ends[-1] or (name == VALUES and len(rows.row.shape) != 1):
+                    raise ValueError(f"{stream}/{name} does not have the layout {LAYOUT!r}")
+                arrays[f"{stream}/{name}"] = rows
+    return attributes, index, arrays
+
+
+def _rows(path: Path, data: Any, types: Sequence[str]) -> Rows:
+    """Return where the rows of an HDF5 data set are; ValueError where it is of another type."""
+    place = data.id.get_offset()  # None where it is not in one piece
+    if place is None or data.dtype not in map(np.dtype, types):
+        raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
+    return Rows(path, np.dtype((data.dtype, data.shape[1:])), len(data), place)
 
 
 class FeatureStore:
@@ -123,7 +126,8 @@ class FeatureStore:
 
     def __init__(self, path: str | Path, stream: str | None = None) -> None:
         """Open a store; ``stream`` is the one to read (default: the main one)."""
-        self.path, self._chosen = Path(path), stream
+        self.path = Path(path)
+        self._chosen = stream
         if not self.path.is_file():
             raise MissingFeatures(
                 f"{self.path}: no such feature store; run `recap features extract` first"
@@ -148,10 +152,8 @@ class FeatureStore:
                 "extract it again"
             ) from error
         self.ids, self.image_sizes, self.digests = index.ids, index.sizes, index.digests
-        self.offsets, self.streams = (
-            index.offsets,
-            list(index.offsets),
-        )  # the extractor put the main one first
+        self.offsets = index.offsets
+        self.streams = list(index.offsets)  # the extractor put the main one first
         self.stream = self._named(stream or self.streams[0])  # that is read if no other is named
         self.dim = self.shape(self.stream)[1]  # length of its feature vectors
         # Changes when extractor, weights, images or any stored number change.
@@ -272,12 +274,11 @@ class FeatureStore:
 
     def intact(self) -> np.ndarray:
         """Read everything; return which images are as they were stored, bool [images]."""
-        intact = [
-            self._is_intact(position, arrays, start)
-            for start, stop, arrays in self.blocks()
-            for position in range(start, stop)
-        ]
-        return np.array(intact, bool)
+        intact = np.zeros(len(self.ids), bool)
+        for start, stop, arrays in self.blocks():
+            for position in range(start, stop):
+                intact[position] = self._is_intact(position, arrays, start)
+        return intact
 
     def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray], first: int = 0) -> bool:
         """Compare an image with its digest.
@@ -308,9 +309,12 @@ class FeatureStore:
             if not self._is_intact(position, self._mapped):
                 raise self._changed(position)
             self._compared[position] = True
-        offsets, rows = self.offsets[path.split("/")[0]], self.arrays[path]
-        starts, counts = offsets[positions], offsets[positions + 1] - offsets[positions]
-        places, width = np.arange(int(counts.max(initial=0))), rows.row.itemsize
+        offsets = self.offsets[path.split("/")[0]]
+        rows = self.arrays[path]
+        starts = offsets[positions]
+        counts = offsets[positions + 1] - starts
+        places = np.arange(int(counts.max(initial=0)))
+        width = rows.row.itemsize
         mask = torch.from_numpy(places < counts[:, None])
         # In the order of the file: a cold disk reads forwards,
         # and all at once; a warm one loses microseconds.

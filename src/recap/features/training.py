@@ -8,7 +8,7 @@ boxes have their middle in it, and what the background is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -44,17 +44,12 @@ def pretrain(
     out: Path,
 ) -> None:
     """Train the backbone on the boxes of the training pictures; write its weights."""
-    settings, target = spec.pretraining, select_device(device)
+    settings = spec.pretraining
+    target = select_device(device)
     assert settings is not None  # the workflow pretrains no others
     torch.set_num_threads(threads)
     checksums.check(boxes)
-    records = [
-        record
-        for record in read_json(boxes)["images"]
-        if record["split"] == "train" and record["objects"]
-    ]
-    if not records:
-        raise DataError(f"{boxes}: no training picture has boxes; a backbone cannot learn from it")
+    records = _training_records(boxes)
     torch.manual_seed(derived_seed(spec.seed, "pretraining", spec.backbone))
     backbone = Backbone(spec, weights=None, device=target)
     source = pictures_of(boxes.with_name(CORPUS), images)
@@ -62,10 +57,7 @@ def pretrain(
         backbone.prepare(n, [source.open_rgb(record["file"])]) for n, record in enumerate(records)
     ]
     pictures = torch.from_numpy(np.concatenate([square.pixels for square in squares]))
-    names = {
-        name: sorted({item[name] for record in records for item in record["objects"]})
-        for name in NAMES
-    }
+    names = _names(records)
     grounds = sorted({record["background"] for record in records})
     labels = torch.empty(len(records), len(NAMES) + 2, spec.grid, spec.grid, dtype=torch.long)
     for label, record, square in zip(labels, records, squares, strict=True):
@@ -110,6 +102,27 @@ def pretrain(
     }
     with atomic_path(out) as temporary:
         save_file(weights, temporary)
+
+
+def _training_records(boxes: Path) -> list[dict[str, Any]]:
+    """Return what `boxes.json` says of each training picture with objects."""
+    records = []
+    for record in read_json(boxes)["images"]:
+        if record["split"] == "train" and record["objects"]:
+            records.append(record)
+    if not records:
+        raise DataError(f"{boxes}: no training picture has boxes; a backbone cannot learn from it")
+    return records
+
+
+def _names(records: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return, for each of NAMES, all that objects have."""
+    names: dict[str, set[str]] = {name: set() for name in NAMES}
+    for record in records:
+        for item in record["objects"]:
+            for name in NAMES:
+                names[name].add(item[name])
+    return {name: sorted(values) for name, values in names.items()}
 
 
 def cell_labels(

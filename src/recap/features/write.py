@@ -73,7 +73,7 @@ class Finished(BaseModel):
     ids: list[int]  # of all images, ascending
 
 
-def build_store(  # noqa: C901
+def build_store(
     *,
     out: Path,  # the store; written last, in one step
     shards: Path,  # folder for the unfinished work; other files in it are left alone
@@ -114,15 +114,9 @@ def build_store(  # noqa: C901
         lacking = [image_id for image_id in group if image_id not in there]
         if lacking:
             missing.append(lacking)
-    records = iter(
-        progress(extract(missing), name=out.stem, unit="images", total=sum(map(len, missing)))
-    )
-    for group in missing:
-        path = shards / f"{job}-{_set_hash(group)}{SHARD}"
-        _write_shard(path, group, records, header=header)
-        there |= dict.fromkeys(group, FeatureStore(path))
-    if next(records, None) is not None:
-        raise FeatureError(f"{out}: the extractor gave more images than were asked for")
+    total = sum(map(len, missing))
+    records = progress(extract(missing), name=out.stem, unit="images", total=total)
+    there |= _write_shards(shards, missing, iter(records), header=header)
     if part is not None:
         write_json(part.done, {"header": header, "ids": sorted({*ordered, *there})})
         return
@@ -191,7 +185,8 @@ def _there(
                 own[image_id] = position
         if not own:
             continue
-        intact, written = store.intact(), _written(store.path)
+        intact = store.intact()
+        written = _written(store.path)
         before = len(there)
         for image_id, position in own.items():
             if intact[position] and _is_older(files(image_id), written):
@@ -336,6 +331,22 @@ def _fill(
                 at[name] += len(piece)
 
 
+def _write_shards(
+    shards: Path,
+    groups: Sequence[Sequence[int]],
+    records: Iterator[ImageFeatures],
+    *,
+    header: Mapping[str, str],
+) -> dict[int, FeatureStore]:
+    """Write a shard of each group of images; return the shard of each image."""
+    written: dict[int, FeatureStore] = {}
+    for group in groups:
+        path = shards / f"{header['job']}-{_set_hash(group)}{SHARD}"
+        _write_shard(path, group, records, header=header)
+        written |= dict.fromkeys(group, FeatureStore(path))
+    return written
+
+
 def _write_shard(
     path: Path,
     ids: Sequence[int],
@@ -363,27 +374,27 @@ def _write_shard(
         sizes.append(record.size)
         common = form if len(images) == 1 else common
         if form != common:
-            one, others = (
-                {name: ["rows", *row.shape] for name, row in each.items()}
-                for each in (form, common)
-            )
             raise FeatureError(
-                f"image id {image_id}: has {one}, the images before it {others}; the extractor "
-                "must give every image the same arrays, with vectors of one length"
+                f"image id {image_id}: has {_shapes(form)}, the images before it "
+                f"{_shapes(common)}; the extractor must give every image the same arrays, with "
+                "vectors of one length"
             )
+    offsets = {}
+    for stream in streams:
+        offsets[stream] = _offsets([len(arrays[f"{stream}/{VALUES}"]) for arrays in images])
     index = Index(
         np.asarray(ids, np.int64),
         np.asarray(sizes, np.int32).reshape(-1, 2),
         np.frombuffer(b"".join(map(image_digest, images)), np.uint8).reshape(-1, 32),
-        {
-            stream: _offsets([len(arrays[f"{stream}/{VALUES}"]) for arrays in images])
-            for stream in streams
-        },
+        offsets,
     )
     with atomic_path(path) as temporary:
-        _fill(
-            temporary, _lay_out(temporary, index, common, header), dict.fromkeys(common, 0), images
-        )
+        places = _lay_out(temporary, index, common, header)
+        _fill(temporary, places, dict.fromkeys(common, 0), images)
+
+
+def _shapes(form: Form) -> dict[str, list[Any]]:
+    return {name: ["rows", *row.shape] for name, row in form.items()}
 
 
 def _offsets(counts: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -397,14 +408,7 @@ def _merge(
     sources: Sources, out: Path, *, shards: Path, kept: Path | None, header: Mapping[str, str]
 ) -> None:
     """Lay a store out, copy images into it, shard by shard, and give it its names."""
-    form: Form = {}
-    for store, _ in sources.values():
-        own = {name: rows.row for name, rows in store.arrays.items()}
-        form = form or own
-        if own != form:
-            raise FeatureError(
-                f"{store.path}: its features are of another form than those before it; delete it"
-            )
+    form = _common_form([store for store, _ in sources.values()])
     index = _joint_index(sources.values(), header["streams"].split())
     name = _set_hash([*index.ids.tolist(), *index.digests.view("<i8").ravel().tolist()])
     unfinished = shards / f"{header['job']}-{name}{MERGING}"
@@ -412,10 +416,8 @@ def _merge(
         if unfinished not in sources:
             with atomic_path(unfinished) as temporary:
                 _lay_out(temporary, index, form, header)
-        for path in {*shards.glob(f"*{SHARD}"), *shards.glob(f"*{MERGING}")} - {
-            unfinished,
-            *sources,
-        }:
+        others = {*shards.glob(f"*{SHARD}"), *shards.glob(f"*{MERGING}")}
+        for path in others - {unfinished, *sources}:
             path.unlink()
         target = FeatureStore(unfinished)
         for path, (store, ids) in sources.items():
@@ -433,9 +435,23 @@ def _merge(
         unfinished.unlink(missing_ok=True)
 
 
+def _common_form(stores: Sequence[FeatureStore]) -> Form:
+    """Return the form of the arrays that all of these stores have."""
+    form: Form = {}
+    for store in stores:
+        own = {name: rows.row for name, rows in store.arrays.items()}
+        form = form or own
+        if own != form:
+            raise FeatureError(
+                f"{store.path}: its features are of another form than those before it; delete it"
+            )
+    return form
+
+
 def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None:
     """Copy images to their places, and wait until they are on the disk."""
-    here, there = store.positions(ids), target.positions(ids)
+    here = store.positions(ids)
+    there = target.positions(ids)
     neighbors = np.flatnonzero((np.diff(here) != 1) | (np.diff(there) != 1)) + 1
     for run in np.split(np.arange(len(ids)), neighbors):  # of images that are neighbors in both
         blocks = store.blocks(int(here[run[0]]), int(here[run[-1]]) + 1)
@@ -458,15 +474,12 @@ def _joint_index(
         return np.concatenate(list(columns))[order]
 
     places = [(store, store.positions(own)) for store, own in sources]
-    return Index(
-        ids[order],
-        joint(store.image_sizes[rows] for store, rows in places),
-        joint(store.digests[rows] for store, rows in places),
-        {
-            stream: _offsets(joint(store.rows(own, stream) for store, own in sources))
-            for stream in streams
-        },
-    )
+    sizes = joint(store.image_sizes[rows] for store, rows in places)
+    digests = joint(store.digests[rows] for store, rows in places)
+    offsets = {}
+    for stream in streams:
+        offsets[stream] = _offsets(joint(store.rows(own, stream) for store, own in sources))
+    return Index(ids[order], sizes, digests, offsets)
 
 
 def _link(path: Path, name: Path) -> None:

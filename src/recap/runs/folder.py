@@ -51,6 +51,11 @@ class Counters:
     history: list[dict[str, float | None]] = field(default_factory=list)
 
 
+def _digits(value: float | None) -> Any:
+    """Return a float with enough digits to plot and compare; integers stay as they are."""
+    return f"{value:.8g}" if isinstance(value, float) else value
+
+
 def write_run(
     out: Path,
     *,
@@ -67,12 +72,10 @@ def write_run(
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
     # an epoch without validation, or before the first step, has fewer
     columns = max(counters.history, key=len)
-    lines = ([line.get(column) for column in columns] for line in counters.history)
-    # Floats have enough digits to plot and compare; integers stay as they are.
-    rows = (
-        [f"{value:.8g}" if isinstance(value, float) else value for value in line] for line in lines
-    )
-    write_text(out / "history.csv", csv_text([columns, *rows]))
+    rows: list[list[Any]] = [list(columns)]
+    for line in counters.history:
+        rows.append([_digits(line.get(column)) for column in columns])
+    write_text(out / "history.csv", csv_text(rows))
     with atomic_path(out / WEIGHTS) as temporary:
         shutil.copyfile(weights, temporary)
     names = ("dataset", "subset", "features", "model", "recipe", "seed")
@@ -211,7 +214,8 @@ def check_inputs(
     """Refuse words and features that a run was not trained with."""
     # Of features that others made, a store records the files alone,
     # and those of `other_pictures` lie in other files.
-    made_from, maker = _made_from(run), joint_maker(stores) if stores else None
+    made_from = _made_from(run)
+    maker = joint_maker(stores) if stores else None
     of_others = [
         store.attributes["weights_sha256"] == "unknown"
         or "boxes_hash" in store.attributes["extractor"]

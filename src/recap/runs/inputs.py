@@ -77,9 +77,12 @@ class FeatureSources:
     def choose(self, models: Sequence[Captioner], inputs: InputSpec) -> None:
         """Read from now on the streams that any of these models,
         built with `inputs`, reads, with boxes if it does."""
-        wanted = {name for model in models for name in model.reads(inputs)}
+        wanted: set[str] = set()
+        self._boxes = set()
+        for model in models:
+            wanted.update(model.reads(inputs))
+            self._boxes.update(boxed_streams(model, inputs))
         self._streams = [name for name in self.sizes if name in wanted]
-        self._boxes = {name for model in models for name in boxed_streams(model, inputs)}
         for store in self.stores:
             if not wanted & set(store.streams):
                 read = ", ".join(self._streams)
@@ -138,7 +141,8 @@ def check_vectors(model: ModelConfig, store: Path) -> None:
         return
     features = FeatureStore(store)
     vectors = features.rows(features.ids.tolist())
-    most, above = int(vectors.max()), int((vectors > limit).sum())
+    most = int(vectors.max())
+    above = int((vectors > limit).sum())
     if above and int(vectors.min()) == most:
         raise ConfigError(f"{store}: {too_many_vectors(most, limit)}")
     if above:
@@ -164,7 +168,8 @@ def split_captions(
     pieces = [
         _encoded(words, vocabulary) for words in corpus.column("tokens", split).take(places).chunks
     ]
-    lengths, tokens = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    lengths = np.concatenate([own for own, _ in pieces])
+    tokens = np.concatenate([ids for _, ids in pieces])
     return CaptionIds.by_image(corpus.image_id[rows[places]], lengths, tokens, order)
 
 
@@ -198,7 +203,8 @@ def batch_tensor(captions: CaptionIds, image_ids: Sequence[int]) -> Tensor:
     places = captions.places(image_ids)
     first, last = captions.first[places], captions.first[places + 1]
     lengths, tokens = captions.flat(ranges(first, last))
-    longest, counts = int(lengths.max(initial=0)), last - first
+    longest = int(lengths.max(initial=0))
+    counts = last - first
     rows = np.full((len(lengths), longest + 2), PAD, np.int64)
     rows[:, 0] = BOS
     rows[:, 1:-1] = padded(lengths, tokens, longest=longest)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -127,9 +126,8 @@ def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor],
     if not isinstance(state, dict) or not state:
         raise ConfigError(f"{file}: holds no state dict; give the file with the model's tensors")
     for name, value in state.items():
-        if not (
-            isinstance(name, str) and isinstance(value, Tensor) and bool(value.isfinite().all())
-        ):
+        is_tensor = isinstance(name, str) and isinstance(value, Tensor)
+        if not (is_tensor and bool(value.isfinite().all())):
             raise ConfigError(
                 f"{file}: {name!r} is no tensor of finite numbers; give the file of the model's "
                 "tensors"
@@ -174,15 +172,20 @@ def read_vocabulary(
     if release.words == "byte_pairs":
         pairs = load_byte_pairs(path.name, inputs=path.parent, max_length=max_length)
         return pairs, pairs.rows
-    words, first = _words(path), len(TORCHTEXT)
-    if release.words != "torchtext":  # id 0 begins, ends and pads; the last word is the unknown one
-        words, special, first = words[:-1], [0, 0, 0, len(words)], 1
-    elif words[:first] == TORCHTEXT:
-        words, special = words[first:], [TORCHTEXT.index(name) for name in SPECIAL]
-    else:
-        raise ConfigError(
-            f"{path}: its first words are not {', '.join(TORCHTEXT)}; give the release's own file"
-        )
+    words = _words(path)
+    if release.words == "torchtext":
+        first = len(TORCHTEXT)
+        if words[:first] != TORCHTEXT:
+            raise ConfigError(
+                f"{path}: its first words are not {', '.join(TORCHTEXT)}; give the release's own "
+                "file"
+            )
+        words = words[first:]
+        special = [TORCHTEXT.index(name) for name in SPECIAL]
+    else:  # id 0 begins, ends and pads; the last word is the unknown one
+        first = 1
+        special = [0, 0, 0, len(words)]
+        words = words[:-1]
     rule = {"min_count": 1, "max_length": max_length, "splits": "all"}
     return Vocabulary(words, rule), [*special, *range(first, first + len(words))]
 
@@ -190,29 +193,42 @@ def read_vocabulary(
 def _words(path: Path) -> list[str]:
     """Return the words of a file in the order of their ids, from the first that it has."""
     with reading(path, ConfigError, damaged="give the release's own file of words"):
-        if path.suffix == ".txt":
-            words: Any = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        else:
-            words = read_plain_pickle(path) if path.suffix == ".pkl" else read_json(path)
-            if isinstance(words, dict):
-                words = next((words[key] for key in _WORDS if key in words), words)
-            if isinstance(words, dict):
-                numbered = {int(str(number)): word for number, word in words.items()}
-                words = [
-                    numbered.get(number)
-                    for number in range(min(numbered), min(numbered) + len(numbered))
-                ]
-    words = words if isinstance(words, list) else []
-    wrong = [
-        w
-        for w in words
-        if not (isinstance(w, str) and w.strip() == one_line(w) == w != "" and is_storable(w))
-    ]
-    wrong = wrong or [word for word, count in Counter(words).items() if count > 1]
-    if wrong or not words:
-        reason = f"{wrong[0]!r}, which is no word or duplicated" if wrong else "no words"
-        raise ConfigError(f"{path}: holds {reason}; give the release's own file of words")
+        read = _READERS.get(path.suffix, read_json)
+        words = _listed(read(path))
+    seen = set()
+    for word in words:
+        if not _is_word(word) or word in seen:
+            raise ConfigError(
+                f"{path}: holds {word!r}, which is no word or duplicated; give the release's own "
+                "file of words"
+            )
+        seen.add(word)
     return words
+
+
+def _text_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+# by the suffix of a file; all others are JSON
+_READERS: dict[str, Callable[[Path], Any]] = {".txt": _text_lines, ".pkl": read_plain_pickle}
+
+
+def _listed(words: Any) -> list[Any]:
+    """Return words that are given as a list, or by their numbers, on their own or under a key."""
+    if isinstance(words, dict):
+        words = next((words[key] for key in _WORDS if key in words), words)
+    if isinstance(words, dict):
+        numbered = {int(str(number)): word for number, word in words.items()}
+        first = min(numbered)
+        words = [numbered.get(number) for number in range(first, first + len(numbered))]
+    return words if isinstance(words, list) else []
+
+
+def _is_word(word: Any) -> bool:
+    if not isinstance(word, str) or not is_storable(word):
+        return False
+    return word != "" and word.strip() == word == one_line(word)
 
 
 def _in_our_order(

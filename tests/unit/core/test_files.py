@@ -18,7 +18,6 @@ from recap.core.errors import (
     FeatureError,
     InUse,
     MissingSettings,
-    RecapError,
 )
 from recap.core.files import exclusive, reading
 
@@ -95,8 +94,6 @@ def test_a_refusal_is_of_the_room_and_one_made_within_passes(tmp_path):
         tmp_path.read_text()
     with refused(DamagedFeatures, "f.h5"), reading("f.h5", FeatureError):
         raise ValueError
-    with refused(RecapError, "f.h5", "disk is full"), reading("f.h5"):
-        raise OSError(28, "No space left on device")
     for mistake in (InUse("mine"), TypeError("ours")):
         with pytest.raises(type(mistake)), reading("f.h5"):
             raise mistake

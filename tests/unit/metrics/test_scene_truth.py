@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from helpers.plans import edited, planned
 from helpers.refusals import refused
-from recap.core.checksums import record
-from recap.core.errors import ConfigError, DataError, MetricError
+from recap.core.errors import ConfigError, MetricError
 from recap.core.hashing import generator
 from recap.data.corpus import Corpus, build_corpus
 from recap.data.datasets.scene_captions import (
@@ -205,14 +204,6 @@ def test_the_metrics_score_images_and_corpus(corpus, tmp_path, no_java, metric, 
     assert re.search(rf"\b{version}\b", signature) and score_info(metric).scale == 100
     with refused(MetricError, metric, "boxes.json"):
         evaluate_captions(**options, out=tmp_path / "other", dataset=tmp_path)
-
-
-def test_a_file_of_other_boxes_is_one_sentence(tmp_path):
-    path = tmp_path / "boxes.json"
-    path.write_text('{"images": [{"image_id": 1, "objects": []}]}')
-    record(path)
-    with refused(DataError, "boxes.json", "'arrangement'"):
-        read_truth(path)
 
 
 def test_a_recipe_with_this_metric_is_refused_for_other_data_sets(params):

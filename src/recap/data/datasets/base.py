@@ -7,7 +7,7 @@ Flickr8k, Flickr30k and whatever is written alike need no more than this form.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
@@ -20,6 +20,9 @@ from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
 from recap.data.files.images import VIEWS, ImageSource
 from recap.data.tokenizer import clean_tokens, tokenize
 from recap.settings.datasets import KarpathyDataset
+
+#: returns the name of a picture, given its image id and its name in the annotation
+PictureName = Callable[[int, str], str]
 
 
 class Built(NamedTuple):
@@ -110,14 +113,19 @@ def build_karpathy(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str)
 
 
 def read_karpathy(
-    annotations: Path, *, merge_restval: bool, member: str = "*.json"
+    annotations: Path,
+    *,
+    merge_restval: bool,
+    member: str = "*.json",
+    picture: PictureName = lambda image_id, file: file,
 ) -> list[Caption]:
     """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip.
 
     See its settings.
     """
     captions = list[Caption]()
-    ids, files = set[int](), set[str]()
+    ids = set[int]()
+    files = set[str]()
     for position, value in enumerate(each_of(annotations, member, "images")):
         image = parsed(KarpathyImage, value, f"{annotations}: image number {position}")
         image_id = image.imgid if image.cocoid is None else image.cocoid
@@ -136,6 +144,7 @@ def read_karpathy(
             )
         ids.add(image_id)
         files.add(file)
+        file = picture(image_id, file)
         for sentence in image.sentences:
             # Interned, words take no memory of their own.
             words = [

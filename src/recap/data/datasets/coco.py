@@ -9,17 +9,19 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from recap.core.errors import DataError, MissingData
+from recap.core.errors import DataError
+from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus import SPLITS, Caption
-from recap.data.datasets.base import Built, check_pictures, read_karpathy
+from recap.data.datasets.base import Built, PictureName, check_pictures, read_karpathy
 from recap.data.files.entries import Entry, Id, String, Text, parsed, read_json_of, read_jsons
 from recap.data.files.images import ImageSource
 from recap.data.tokenizer import tokenize
@@ -31,6 +33,12 @@ from recap.settings.datasets import (
     CocoPicturesDataset,
 )
 
+# Names of 2014 and of 2017.
+_FORMS = (
+    "train2014/COCO_train2014_{:012d}.jpg",
+    "val2014/COCO_val2014_{:012d}.jpg",
+    "{:012d}.jpg",
+)
 # The words that Karpathy's file gives at a count of 6;
 # papers count <unk> among them (9,487), and the end too (9,488).
 WORDS = (9_486, 9_487)
@@ -70,41 +78,39 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
     source = ImageSource([inputs / folder for folder in spec.images])
     annotations = files = [inputs / file for file in spec.annotations]
     where = ", ".join(map(str, annotations))
+
+    @cache
+    def picture(image_id: int, file: str) -> str:
+        """Return the name of a picture that is there, else that of its annotation."""
+        names = [file, *(form.format(image_id) for form in _FORMS)]
+        return next(filter(source.locate, names), file)
+
     if spec.val_list is None or spec.test_list is None:
-        captions = read_karpathy(annotations[0], merge_restval=True, member="dataset_coco.json")
+        captions = read_karpathy(
+            annotations[0], merge_restval=True, member="dataset_coco.json", picture=picture
+        )
     else:
         lists = {"val": inputs / spec.val_list, "test": inputs / spec.test_list}
         files = [*annotations, *lists.values()]
-        captions = read_plain(
-            annotations, {part: read_list(file) for part, file in lists.items()}, spec.partial
-        )
+        names = {part: read_list(file) for part, file in lists.items()}
+        captions = read_plain(annotations, names, spec.partial, picture=picture)
     check_counts(captions, where, partial=spec.partial, karpathy=spec.val_list is None)
-    # Pictures of 2014 and of 2017 have other names;
-    # one that is under none of them keeps that of its annotation.
-    forms = (
-        "train2014/COCO_train2014_{:012d}.jpg",
-        "val2014/COCO_val2014_{:012d}.jpg",
-        "{:012d}.jpg",
-    )
-    tried = {
-        row.image_id: [row.file, *(form.format(row.image_id) for form in forms)] for row in captions
-    }
-    files_of = {
-        image_id: next(filter(source.locate, names), names[0]) for image_id, names in tried.items()
-    }
-    captions = [replace(row, file=files_of[row.image_id]) for row in captions]
     check_pictures({row.file: row.image_id for row in captions}, source, files[0])
     hashes = [sha256_file(file) for file in files]
     return Built(captions, hashes[0] if len(hashes) == 1 else value_hash(hashes))
 
 
 def read_plain(
-    annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool
+    annotations: Sequence[Path],
+    lists: Mapping[str, Mapping[int, str]],
+    partial: bool,
+    picture: PictureName = lambda image_id, file: file,
 ) -> list[Caption]:
     """Read plain annotations (``captions_train2014.json`` ...)
     by lists of 'val' and 'test': image id -> name.
 
-    Pictures on no list are for training; with ``partial``, listed ones may be absent.
+    Pictures on no list are for training; with ``partial``, listed ones may be absent. ``picture``
+    returns the name of a picture, given its image id and its name in the annotation.
     """
     both = set(lists["val"]) & set(lists["test"])
     if both:
@@ -112,7 +118,7 @@ def read_plain(
             f"image id {min(both)} is on the val list and on the test list; an image is in one "
             "split"
         )
-    split_of = {image_id: split for split, names in lists.items() for image_id in names}
+    split_of = dict.fromkeys(lists["val"], "val") | dict.fromkeys(lists["test"], "test")
     names: dict[int, str] = {}
     captions = list[Caption]()
     for path in annotations:
@@ -125,18 +131,12 @@ def read_plain(
                         f"{path}: caption id {entry.id} of image id {entry.image_id}, of which "
                         "there is no such image; correct or remove it"
                     )
+                image = picture(entry.image_id, names[entry.image_id])
                 split = split_of.get(entry.image_id, "train")
                 words = [*map(sys.intern, tokenize(entry.caption))]
                 captions.append(
-                    Caption(
-                        entry.image_id, names[entry.image_id], split, entry.id, entry.caption, words
-                    )
+                    Caption(entry.image_id, image, split, entry.id, entry.caption, words)
                 )
-    bare = set(names) - {caption.image_id for caption in captions}
-    if bare:
-        raise DataError(
-            f"{annotations[0]}: image id {min(bare)} has no caption; add one or remove the image"
-        )
     absent = sorted(set(split_of) - set(names))
     if absent and not partial:
         raise DataError(
@@ -150,14 +150,10 @@ def read_plain(
 def read_list(path: Path) -> dict[int, str]:
     """Read one of Karpathy's lists: lines
     ``val2014/COCO_val2014_000000391895.jpg 391895``, as image id -> name."""
-    if not path.is_file():
-        raise MissingData(
-            f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'"
-        )
+    with reading(path, DataError, missing="correct the key 'val_list' or 'test_list'"):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     names: dict[int, str] = {}
-    for number, line in enumerate(
-        path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
-    ):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         name, *rest = line.split()
@@ -191,11 +187,9 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
     """
     splits = Counter({caption.image_id: caption.split for caption in captions}.values())
     images = {split: splits[split] for split in SPLITS}
-    counts: Counter[str] = Counter(word for caption in captions for word in caption.tokens)
+    counts = Counter(chain.from_iterable(caption.tokens for caption in captions))
     words = sum(count >= 6 for count in counts.values())
-    shares, whole = (
-        " / ".join(f"{sizes[split]:,}" for split in SPLITS) for sizes in (images, COCO_IMAGES)
-    )
+    shares = " / ".join(f"{images[split]:,}" for split in SPLITS)
     part = ", a part whose counts are not asserted" if partial else ""
     log.info(
         f"COCO: {splits.total():,} images ({shares}), {len(captions):,} captions, {words:,} words "
@@ -204,6 +198,7 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
     if partial:
         return
     if images != COCO_IMAGES or len(captions) != COCO_CAPTIONS:
+        whole = " / ".join(f"{COCO_IMAGES[split]:,}" for split in SPLITS)
         raise DataError(
             f"{where}: {shares} images and {len(captions):,} captions, where COCO in Karpathy's "
             f"split has {whole} and {COCO_CAPTIONS:,}; fetch the files again, or say `partial: "
@@ -224,9 +219,8 @@ def build_pictures(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: 
     listing = inputs / spec.listing
     content = parsed(Listing, read_json_of(listing, "image_info_*.json"), str(listing))
     files = dict(sorted(_add_names({}, content, listing).items()))
-    for part, count in Counter(
-        file.rpartition("/")[0] or "COCO" for file in files.values()
-    ).items():
+    parts = Counter(file.rpartition("/")[0] or "COCO" for file in files.values())
+    for part, count in parts.items():
         log.info(f"COCO: {count:,} pictures of {part} without captions")
         check_size(part, count, str(listing), partial=spec.partial)
     source = ImageSource([inputs / folder for folder in spec.images])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -94,10 +94,6 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     placeholders = find_placeholders(survivors.values(), name)
     records = read_records(survivors["validation"], _READ)
     tests = {record.url for record in records if record.ok and record.source not in placeholders}
-    if not tests:
-        raise DataError(
-            f"{survivors['validation']}: lists no picture, so there is no test split; fetch more"
-        )
     rows = _fetched(
         tsvs["train"], survivors["train"], read_records(survivors["train"], _READ), placeholders
     )
@@ -116,30 +112,48 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     drawn = np.zeros(usable[-1] + 1, bool)
     drawn[chosen] = True
 
-    def captions() -> Iterator[Caption]:
-        left_out = 0
-        for part, tsv in tsvs.items():
-            for row in _fetched(tsv, survivors[part], _present(survivors[part]), placeholders):
-                words, is_test = tokenize(row.caption), part == "validation"
-                if not words or (not is_test and row.url in tests):
-                    left_out += 1
-                    continue
-                number = row.number + TEST_IDS * is_test
-                split = "test" if is_test else "val" if drawn[row.number] else "train"
-                yield Caption(
-                    number, f"{part}/{file_of(row.number)}", split, number, row.caption, words
-                )
-        if left_out:
-            log.info(
-                f"{name}: {left_out} rows left out: no word in the caption, or a training url of "
-                "the test split"
-            )
+    def rows_of(part: str) -> Iterator[Row]:
+        return _fetched(tsvs[part], survivors[part], _present(survivors[part]), placeholders)
 
     return Built(
-        captions(),
+        _captions(rows_of, tests, drawn, name),
         value_hash([sha256_file(inputs / file) for file in spec.outside_files()]),
         drawn_from,
     )
+
+
+def _captions(
+    rows_of: Callable[[str], Iterator[Row]], tests: Collection[str], drawn: np.ndarray, name: str
+) -> Iterator[Caption]:
+    """Yield the captions of both TSVs.
+
+    Args:
+        rows_of: returns the rows with a picture of ``train`` or ``validation``.
+        tests: urls of the test split.
+        drawn: whether each training row is drawn for the validation split, bool [rows].
+        name: of the data set.
+    """
+    left_out = 0
+    for part in ("train", "validation"):
+        for row in rows_of(part):
+            words = tokenize(row.caption)
+            if not words or (part == "train" and row.url in tests):
+                left_out += 1
+                continue
+            number = row.number
+            split = "train"
+            if part == "validation":
+                number += TEST_IDS
+                split = "test"
+            elif drawn[row.number]:
+                split = "val"
+            file = f"{part}/{file_of(row.number)}"
+            yield Caption(number, file, split, number, row.caption, words)
+    if left_out:
+        log.info(
+            f"{name}: {left_out} rows left out: no word in the caption, or a training url of "
+            "the test split"
+        )
 
 
 def find_placeholders(lists: Collection[Path], name: str) -> frozenset[int]:
@@ -147,7 +161,10 @@ def find_placeholders(lists: Collection[Path], name: str) -> frozenset[int]:
     and say which hosts answer with them."""
 
     def fetched() -> Iterator[Record]:
-        return (record for path in lists for record in read_records(path, _READ) if record.ok)
+        for path in lists:
+            for record in read_records(path, _READ):
+                if record.ok:
+                    yield record
 
     sources, counts = np.unique(
         np.fromiter((record.source for record in fetched()), np.uint64), return_counts=True

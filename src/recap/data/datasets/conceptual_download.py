@@ -270,7 +270,8 @@ class _Download:
 
     def _store(self, row: Row, content: bytes) -> Record:
         stored, size, original = shrunk(content, min_side=self.min_side)
-        file, source = file_of(row.number), hashlib.sha256(content).hexdigest()
+        file = file_of(row.number)
+        source = hashlib.sha256(content).hexdigest()
         with atomic_path(self.out / file) as temporary:
             temporary.write_bytes(stored)
         digest = hashlib.sha256(stored).hexdigest()
@@ -313,10 +314,13 @@ class _Download:
         except TimeoutError as error:
             raise Failure("timeout", "not whole within the time limit", passing=True) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            bad = isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError))
-            cut = isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError))
-            status = "bad url" if bad else "cut" if cut else "connection"
-            raise Failure(status, str(error) or type(error).__name__, passing=not bad) from error
+            status = "connection"
+            if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
+                status = "bad url"
+            elif isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
+                status = "cut"
+            text = str(error) or type(error).__name__
+            raise Failure(status, text, passing=status != "bad url") from error
         raise Failure("redirect", f"more than {MOST} in a row")
 
 
@@ -357,7 +361,8 @@ def shrunk(content: bytes, *, min_side: int) -> tuple[bytes, tuple[int, int], tu
     original = picture.size
     scale = min_side / min(original)
     if 0 < scale < 1:
-        width, height = (max(min_side, round(side * scale)) for side in original)
+        width = max(min_side, round(picture.width * scale))
+        height = max(min_side, round(picture.height * scale))
         picture = picture.resize((width, height), Image.Resampling.LANCZOS)
     if max(picture.size) > LONGEST_JPEG:
         raise Failure(

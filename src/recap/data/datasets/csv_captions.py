@@ -74,8 +74,10 @@ def draw(files: Iterable[str], shares: Shares) -> dict[str, str]:
     ordered = sorted(files, key=lambda file: (derived_seed(shares.seed, "split", file), file))
     train = round(len(ordered) * shares.train)
     val = round(len(ordered) * (shares.train + shares.val))
-    bounds = {"train": slice(train), "val": slice(train, val), "test": slice(val, None)}
-    return {file: split for split, part in bounds.items() for file in ordered[part]}
+    splits = dict.fromkeys(ordered[:train], "train")
+    splits |= dict.fromkeys(ordered[train:val], "val")
+    splits |= dict.fromkeys(ordered[val:], "test")
+    return splits
 
 
 def _captions(path: Path, splits: Mapping[str, str], ids: Mapping[str, int]) -> Iterator[Caption]:

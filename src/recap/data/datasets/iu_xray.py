@@ -14,6 +14,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -68,32 +69,21 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     reports = read_reports(inputs / spec.reports)
     if spec.annotations:
         candidates = annotated(inputs / spec.annotations, reports)
+        annotation_sha256 = sha256_file(inputs / spec.annotations)
     else:
-        candidates = [
-            replace(report, pictures=report.pictures[: spec.views])
-            for report in reports.values()
-            if report.findings and len(report.pictures) >= spec.views
-        ]
-    rows = csv_entries(inputs / spec.projections, Projection) if spec.projections else ()
-    views = {"CXR" + row.filename.partition(".")[0]: row.projection.lower() for _, row in rows}
-    wanted = {picture for study in candidates for picture in study.pictures}
+        candidates = usable(reports, spec.views)
+        annotation_sha256 = None
+    views = read_views(inputs / spec.projections) if spec.projections else {}
+    wanted = set(chain.from_iterable(study.pictures for study in candidates))
     files = pack_pictures([inputs / images for images in spec.images], wanted, out / "images.zip")
     if not spec.images:
         files = {picture: picture for picture in wanted}  # captions alone are read
-    absent = {
-        study.uid: [name for name in study.pictures if name not in files] for study in candidates
-    }
-    lacking = {uid: names for uid, names in absent.items() if names}
-    if len(lacking) > MOST_MISSING:
-        uid, pictures = next(iter(lacking.items()))
-        raise DataError(
-            f"{', '.join(spec.images)}: {len(lacking)} studies lack a picture (the first is {uid}: "
-            f"{pictures[0]}), and at most {MOST_MISSING} may be left out; complete the images"
-        )
+    lacking = missing_pictures(candidates, files, ", ".join(spec.images))
     studies = [study for study in candidates if study.uid not in lacking]
     if not spec.annotations:
         studies = drawn(studies)
-    _write_studies(reports, studies, candidates, lacking, views, spec, out)
+    reasons = _write_studies(reports, studies, lacking, views, spec, out)
+    _write_counts(reports, studies, candidates, lacking, reasons, views, spec, out)
     captions = []
     for study in studies:
         file = VIEWS.join(files[picture] for picture in study.pictures)
@@ -102,10 +92,42 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
             Caption(study.number, file, study.split, study.number, study.findings, words)
         )
     texts = [[report.uid, report.findings, list(report.pictures)] for report in reports.values()]
-    return Built(
-        captions,
-        value_hash([texts, sha256_file(inputs / spec.annotations) if spec.annotations else None]),
-    )
+    return Built(captions, value_hash([texts, annotation_sha256]))
+
+
+def usable(reports: Mapping[str, Study], views: int) -> list[Study]:
+    """Return the studies with findings and enough pictures, of which so many are taken."""
+    studies = []
+    for report in reports.values():
+        if report.findings and len(report.pictures) >= views:
+            studies.append(replace(report, pictures=report.pictures[:views]))
+    return studies
+
+
+def read_views(path: Path) -> dict[str, str]:
+    """Return the view that each picture shows, ``frontal`` or ``lateral``, by its stem."""
+    views = {}
+    for _, row in csv_entries(path, Projection):
+        views["CXR" + row.filename.partition(".")[0]] = row.projection.lower()
+    return views
+
+
+def missing_pictures(
+    studies: Sequence[Study], files: Container[str], images: str
+) -> dict[str, list[str]]:
+    """Return the pictures that are not there of each study that lacks some, by its uid."""
+    lacking: dict[str, list[str]] = {}
+    for study in studies:
+        absent = [picture for picture in study.pictures if picture not in files]
+        if absent:
+            lacking[study.uid] = absent
+    if len(lacking) > MOST_MISSING:
+        uid, pictures = next(iter(lacking.items()))
+        raise DataError(
+            f"{images}: {len(lacking)} studies lack a picture (the first is {uid}: "
+            f"{pictures[0]}), and at most {MOST_MISSING} may be left out; complete the images"
+        )
+    return lacking
 
 
 def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:
@@ -144,12 +166,13 @@ def drawn(studies: Sequence[Study]) -> list[Study]:
     al. kept.
     """
     ordered = sorted(studies, key=lambda study: study.uid)
-    train, val = -(-7 * len(ordered) // 10), -(-len(ordered) // 10)
+    train = -(-7 * len(ordered) // 10)
+    val = -(-len(ordered) // 10)
     places = generator(0, "iu_xray", "split").permutation(len(ordered)).tolist()
-    splits = [
-        "train" if place < train else "val" if place < train + val else "test" for place in places
+    split_of = ["train"] * train + ["val"] * val + ["test"] * len(ordered)
+    return [
+        replace(study, split=split_of[place]) for study, place in zip(ordered, places, strict=True)
     ]
-    return [replace(study, split=split) for study, split in zip(ordered, splits, strict=True)]
 
 
 def pack_pictures(sources: Sequence[Path], wanted: Container[str], out: Path) -> dict[str, str]:
@@ -192,22 +215,12 @@ def _why_left_out(report: Study, spec: IuXrayDataset, *, lacks_pictures: bool) -
 def _write_studies(
     reports: Mapping[str, Study],
     studies: Sequence[Study],  # those in use
-    candidates: Sequence[Study],
-    lacking: Mapping[str, list[str]],  # pictures of candidates that are not there
+    lacking: Mapping[str, list[str]],  # pictures that are not there
     views: Mapping[str, str],
     spec: IuXrayDataset,
     out: Path,
-) -> None:
-    """Write and print what leads from all reports,
-    and from those that an annotation names, to the studies in use."""
-
-    def by_split(counted: Sequence[Study]) -> str:
-        splits = Counter(study.split for study in counted)
-        return ", ".join(f"{splits[split]:,} {split}" for split in SPLITS)
-
-    def kinds(study: Study) -> list[str]:
-        return [views.get(picture, "unknown") for picture in study.pictures]
-
+) -> Counter[str]:
+    """Write every report with its split, or why it is left out; return how often each reason is."""
     used = {study.uid: study for study in studies}
     rows = [["report", "split", "left_out", "pictures", "views"]]
     reasons = Counter[str]()
@@ -218,24 +231,48 @@ def _write_studies(
             reasons[why] += 1
         if uid in lacking:
             why += f": {', '.join(lacking[uid])}"
-        rows.append([uid, study.split, why, VIEWS.join(study.pictures), VIEWS.join(kinds(study))])
+        kinds = VIEWS.join(_views_of(study, views))
+        rows.append([uid, study.split, why, VIEWS.join(study.pictures), kinds])
     write_text(out / "studies.csv", csv_text(rows))
-    referred, shown = (
-        sum(len(study.pictures) for study in group) for group in (reports.values(), studies)
-    )
+    return reasons
+
+
+def _views_of(study: Study, views: Mapping[str, str]) -> list[str]:
+    return [views.get(picture, "unknown") for picture in study.pictures]
+
+
+def _by_split(studies: Sequence[Study]) -> str:
+    splits = Counter(study.split for study in studies)
+    return ", ".join(f"{splits[split]:,} {split}" for split in SPLITS)
+
+
+def _write_counts(
+    reports: Mapping[str, Study],
+    studies: Sequence[Study],
+    candidates: Sequence[Study],
+    lacking: Mapping[str, list[str]],
+    reasons: Counter[str],
+    views: Mapping[str, str],
+    spec: IuXrayDataset,
+    out: Path,
+) -> None:
+    """Write and print what leads from all reports,
+    and from those that an annotation names, to the studies in use."""
+    referred = sum(len(report.pictures) for report in reports.values())
+    shown = sum(len(study.pictures) for study in studies)
     lines = [f"{len(reports):,} reports refer to {referred:,} pictures"]
     if spec.annotations:
-        lines.append(f"the annotation names {len(candidates):,} studies ({by_split(candidates)})")
+        lines.append(f"the annotation names {len(candidates):,} studies ({_by_split(candidates)})")
     lines += [f"{count:,} reports left out: {why}" for why, count in reasons.most_common()]
     lines += [
         f"{uid} left out, no picture {', '.join(lacking[uid])}" for uid in reports if uid in lacking
     ]
     lines.append(
-        f"{len(studies):,} studies in use ({by_split(studies)}), with {shown:,} of the "
+        f"{len(studies):,} studies in use ({_by_split(studies)}), with {shown:,} of the "
         f"{referred:,} pictures"
     )
     if views:
-        pairs = Counter(" and ".join(kinds(study)) for study in studies)
+        pairs = Counter(" and ".join(_views_of(study, views)) for study in studies)
         lines.append(
             "views: " + ", ".join(f"{count:,} {pair}" for pair, count in pairs.most_common())
         )

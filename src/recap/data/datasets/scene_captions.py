@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +15,6 @@ import numpy as np
 
 from recap.core import checksums
 from recap.core.documents import read_json
-from recap.core.errors import DataError, MissingData
 from recap.settings.datasets import SCENE_CAPTIONS
 
 Item = TypeVar("Item")
@@ -142,20 +143,12 @@ def pick(random: np.random.Generator, items: Sequence[Item]) -> Item:
 def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
     """Return five different captions of 5 to 16 words, in lower case, without punctuation."""
     captions: list[str] = []
-    for _ in range(400):
-        caption = (
-            _group_caption(scene, random)
-            if len(scene.groups) == 1
-            else _relation_caption(scene, random)
-        )
+    write = _group_caption if len(scene.groups) == 1 else _relation_caption
+    while len(captions) < SCENE_CAPTIONS:  # the grammar has many more of every scene
+        caption = write(scene, random)
         if LENGTHS[0] <= len(caption.split()) <= LENGTHS[1] and caption not in captions:
             captions.append(caption)
-        if len(captions) == SCENE_CAPTIONS:
-            return captions
-    raise DataError(
-        f"scene {scene.description!r}: fewer than five captions; widen the grammar of "
-        "scene_captions.py"
-    )
+    return captions
 
 
 def _group_caption(scene: Scene, random: np.random.Generator) -> str:
@@ -280,58 +273,62 @@ def relation_is_true(caption: str, scene: Statement) -> bool:
 
 def read_truth(boxes: Path) -> dict[int, Statement]:
     """Return the scene of each image id from ``boxes.json``."""
-    if not boxes.is_file():
-        raise MissingData(
-            f"{boxes}: no such file; it comes with the built-in scenes (`recap data corpus`)"
-        )
     checksums.check(boxes)
-    scenes, keys = {}, ("group", "size", "colour", "texture", "shape")
-    try:
-        for record in read_json(boxes)["images"]:
-            looks = Counter(tuple(item[key] for key in keys) for item in record["objects"])
-            groups = tuple(Things(count, *look) for (_, *look), count in sorted(looks.items()))
-            scenes[record["image_id"]] = Statement(
-                groups, record["arrangement"], record["background"]
-            )
-        return scenes
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            f"{boxes}: it does not describe scenes ({error!r}); make the data set again"
-        ) from error
+    look = itemgetter("group", "size", "colour", "texture", "shape")
+    scenes = {}
+    for record in read_json(boxes)["images"]:
+        looks = Counter(map(look, record["objects"]))
+        groups = tuple(Things(count, *names) for (_, *names), count in sorted(looks.items()))
+        scenes[record["image_id"]] = Statement(groups, record["arrangement"], record["background"])
+    return scenes
 
 
 def parse(caption: str) -> Statement | None:
     """Return what a caption says, or None where it is no sentence
     of the grammar or its parts disagree in number."""
-    match = next(filter(None, (pattern.fullmatch(caption) for pattern in _SENTENCES)), None)
-    parts: dict[str, str | None] = match.groupdict() if match else {}
-    groups = tuple(
-        filter(None, (_group(parts[name] or "") for name in ("first", "second") if name in parts))
-    )
-    if len(groups) != 1 + ("second" in parts):
-        return None
+    for pattern in _SENTENCES:
+        match = pattern.fullmatch(caption)
+        if match is not None:
+            return _statement(defaultdict(str, match.groupdict(default="")))
+    return None
+
+
+def _statement(parts: Mapping[str, str]) -> Statement | None:
+    """Return what a sentence says, by its parts; '' is one that it does not have."""
+    groups = []
+    for name in ("first", "second"):
+        if parts[name]:
+            group = _group(parts[name])
+            if group is None:
+                return None
+            groups.append(group)
     count = groups[0].count
-    if parts.get("be") not in (None, "is" if count == 1 else "are"):
+    if parts["be"] and parts["be"] != ("is" if count == 1 else "are"):
         return None
-    background = _GROUNDS.get(parts.get("ground") or "")
-    if len(groups) == 1:
-        line = parts.get("line") if count > 2 else None
-        arrangement = line or _PLACES[min(count, 3)].get(parts.get("place") or "")
-    else:
-        arrangement = _LINKS.get(parts.get("link") or "") or _SIDES.get(
-            (parts.get("left") or "", parts.get("right") or ""), ""
-        )
+    arrangement = _arrangement(parts, count)
+    if arrangement is None:
+        return None
     if arrangement in _REVERSED:
-        groups, arrangement = groups[::-1], _REVERSED[arrangement]
-    return Statement(groups, arrangement, background) if arrangement else None
+        groups.reverse()
+        arrangement = _REVERSED[arrangement]
+    return Statement(tuple(groups), arrangement, _GROUNDS.get(parts["ground"]))
+
+
+def _arrangement(parts: Mapping[str, str], count: int) -> str | None:
+    """Return the relation of two groups, or the place of one, which has ``count`` objects."""
+    if parts["second"]:
+        sides = (parts["left"], parts["right"])
+        return _LINKS.get(parts["link"]) or _SIDES.get(sides)
+    if count > 2 and parts["line"]:
+        return parts["line"]
+    return _PLACES[min(count, 3)].get(parts["place"])
 
 
 def _group(phrase: str) -> Things | None:
     """Return the group that a noun phrase names; None where article, number and noun disagree."""
     match = re.fullmatch(_PHRASE, phrase)
     assert match is not None
-    names = ("number", "words", "size", "colour", "before", "noun", "after")
-    number, words, size, colour, before, noun, after = (match[name] or "" for name in names)
+    number, words, size, colour, before, noun, after = match.groups(default="")
     count = _COUNTS[number]
     if noun not in (_SINGULAR if count == 1 else _PLURAL) or (before and after):
         return None
@@ -348,13 +345,18 @@ def _one_of(words: Iterable[str]) -> str:
 
 def _meanings(forms: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Return what each form of words means."""
-    return {form: meaning for meaning, group in forms.items() for form in group}
+    meanings: dict[str, str] = {}
+    for meaning, group in forms.items():
+        meanings |= dict.fromkeys(group, meaning)
+    return meanings
 
 
 _SINGULAR = _meanings({shape: SHAPE_NAMES.get(shape, (shape,)) for shape in SHAPES})
 _PLURAL = {plural(noun): shape for noun, shape in _SINGULAR.items()}
 _COUNTS = {"a": 1, "an": 1, PAIR: 2, **{word: count for count, word in enumerate(NUMBERS) if count}}
-_SIZES, _TEXTURES, _GROUNDS = _meanings(SIZE_NAMES), _meanings(TEXTURE_NAMES), _meanings(GROUNDS)
+_SIZES = _meanings(SIZE_NAMES)
+_TEXTURES = _meanings(TEXTURE_NAMES)
+_GROUNDS = _meanings(GROUNDS)
 # 3: of three and more
 _PLACES = {1: _meanings(SPOT_NAMES), 2: _meanings(PAIRS), 3: _meanings(LINES)}
 _PLACES[1] |= {f"{spot} of the picture": meaning for spot, meaning in _PLACES[1].items()}
@@ -363,9 +365,8 @@ _SIDES = {sides: relation for relation, sides in SIDES.items()}
 _REVERSED = {reverse: relation for relation, reverse in OPPOSITE.items()}
 
 
-_BEFORE, _AFTER = (
-    [form for form in _TEXTURES if form.startswith("with") == after] for after in (False, True)
-)
+_BEFORE = [form for form in _TEXTURES if not form.startswith("with")]
+_AFTER = [form for form in _TEXTURES if form.startswith("with")]
 _PHRASE = (
     rf"(?P<number>{_one_of(_COUNTS)}) (?P<words>(?:(?P<size>{_one_of(_SIZES)}) "
     rf")?(?P<colour>{_one_of(COLOURS)}) "
@@ -377,7 +378,7 @@ _PHRASE = (
 def _pattern(form: str) -> re.Pattern[str]:
     """Return the expression of a form of a sentence; its slots are groups."""
     slots: dict[str, Iterable[str]] = {
-        "place": [form for places in _PLACES.values() for form in places],
+        "place": list(chain.from_iterable(_PLACES.values())),
         "link": _LINKS,
         "line": ("row", "column"),
         "be": ("is", "are"),
@@ -394,6 +395,4 @@ def _pattern(form: str) -> re.Pattern[str]:
     )
 
 
-_SENTENCES = [
-    _pattern(form) for form in (*(form for _, form in (*ONE_GROUP, *TWO_GROUPS)), BOTH_SIDES)
-]
+_SENTENCES = [_pattern(form) for _, form in (*ONE_GROUP, *TWO_GROUPS)] + [_pattern(BOTH_SIDES)]

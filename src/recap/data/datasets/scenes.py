@@ -69,7 +69,8 @@ def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
         for number, (split, scene) in enumerate(
             progress(scenes, name="scenes", unit="pictures", total=len(splits))
         ):
-            file, content = f"{number:06d}.png", io.BytesIO()
+            file = f"{number:06d}.png"
+            content = io.BytesIO()
             picture, objects = paint(
                 scene, size=spec.size, random=generator(seed, "picture", number)
             )
@@ -150,19 +151,7 @@ def _placed(
             _inside(random, (max(side, low), max(start, low), side + width, start + width), edge),
         )
     if arrangement == "scattered":
-        cells = 2 if edge > EDGES["small"][1] else 3
-        step = (high - low) / cells
-        while True:
-            chosen = [
-                divmod(int(cell), cells) for cell in random.permutation(cells * cells)[:count]
-            ]
-            if len({row for row, _ in chosen}) > 1 and len({column for _, column in chosen}) > 1:
-                break
-        boxes = [
-            (low + c * step, low + r * step, low + (c + 1) * step, low + (r + 1) * step)
-            for r, c in chosen
-        ]
-        return tuple(_inside(random, box, edge) for box in boxes)
+        return _scattered(random, count, edge)
     # A row; a column is a row with x and y exchanged.
     step = (high - low) / count
     across = float(random.uniform(low + edge / 2, high - edge / 2))
@@ -170,6 +159,26 @@ def _placed(
     shift = float(random.uniform(-slack, slack))
     line = [(low + (index + 0.5) * step + shift, across) for index in range(count)]
     return tuple(line) if arrangement == "row" else tuple((y, x) for x, y in line)
+
+
+def _scattered(random: np.random.Generator, count: int, edge: float) -> tuple[Point, ...]:
+    """Return centres in different cells of a grid, not all in one row or column."""
+    cells = 2 if edge > EDGES["small"][1] else 3
+    low = _MARGIN
+    step = (1 - _MARGIN - low) / cells
+    while True:
+        chosen = [divmod(int(cell), cells) for cell in random.permutation(cells * cells)[:count]]
+        rows, columns = zip(*chosen, strict=True)
+        if len(set(rows)) > 1 and len(set(columns)) > 1:
+            break
+    centres = []
+    for row, column in chosen:
+        left = low + column * step
+        top = low + row * step
+        right = low + (column + 1) * step
+        bottom = low + (row + 1) * step
+        centres.append(_inside(random, (left, top, right, bottom), edge))
+    return tuple(centres)
 
 
 def _inside(
@@ -196,14 +205,10 @@ def _two_groups(random: np.random.Generator, background: str, max_per_kind: int)
     for count, half in zip(counts, halves, strict=True):
         size = pick(random, ("small", "large")) if count <= 2 else "small"
         edge = _edge(random, size, count)
-        # One is near the middle of its half, so that what lies left of another does not lie above
-        # it as well; several are one below the other.
-        step = (1 - 2 * _MARGIN) / count
-        starts = [_MARGIN + index * step for index in range(count)]
-        bands = [(0.3, 0.7)] if count == 1 else [(start, start + step) for start in starts]
-        line = [_inside(random, (half[0], top, half[1], bottom), edge) for top, bottom in bands]
-        centres = tuple(line) if relation == "left" else tuple((y, x) for x, y in line)
-        groups.append(Group(count, size, "", "plain", "", edge, centres))
+        centres = _below_each_other(random, half, count, edge)
+        if relation == "above":
+            centres = [(y, x) for x, y in centres]
+        groups.append(Group(count, size, "", "plain", "", edge, tuple(centres)))
     # Their looks are unlike in colour, shape or both, so that a caption must bind them rightly.
     colours = [COLOURS[index] for index in random.permutation(len(COLOURS))[:2]]
     shapes = [SHAPES[index] for index in random.permutation(len(SHAPES))[:2]]
@@ -212,12 +217,28 @@ def _two_groups(random: np.random.Generator, background: str, max_per_kind: int)
         shapes[1] = shapes[0]
     elif alike < 0.45:
         colours[1] = colours[0]
-    looks = zip(groups, colours, shapes, strict=True)
-    groups = [
-        _textured(random, replace(group, colour=colour, shape=shape))
-        for group, colour, shape in looks
-    ]
+    for index, group in enumerate(groups):
+        look = replace(group, colour=colours[index], shape=shapes[index])
+        groups[index] = _textured(random, look)
     return Scene(tuple(groups), relation, background)
+
+
+def _below_each_other(
+    random: np.random.Generator, half: tuple[float, float], count: int, edge: float
+) -> list[Point]:
+    """Return centres of objects one below the other in a half (left, right) of the picture.
+
+    One alone is near the middle, so that what lies left of another does not lie above it as well.
+    """
+    left, right = half
+    if count == 1:
+        return [_inside(random, (left, 0.3, right, 0.7), edge)]
+    step = (1 - 2 * _MARGIN) / count
+    centres = []
+    for index in range(count):
+        top = _MARGIN + index * step
+        centres.append(_inside(random, (left, top, right, top + step), edge))
+    return centres
 
 
 def _textured(random: np.random.Generator, group: Group) -> Group:
@@ -270,7 +291,8 @@ def paint(
         inner = round(full * 0.88)
         offset = (full - inner) // 2
         for centre in group.centres:
-            left, top = (round(value * edge - full / 2) for value in centre)
+            left = round(centre[0] * edge - full / 2)
+            top = round(centre[1] * edge - full / 2)
             turn = random.uniform(-9, 9)
             outline = _outline(group.shape, math.radians(turn))
             mask = _mask(group.shape, outline, full, full)
@@ -296,7 +318,9 @@ def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -
 
 def _ground(name: str, edge: int, random: np.random.Generator) -> np.ndarray:
     """Return the background, uint8 [edge, edge, 3]; plain ones darken a little towards one side."""
-    rows, columns = (places / edge for places in _coordinates(edge))
+    rows, columns = _coordinates(edge)
+    rows = rows / edge
+    columns = columns / edge
     if name in _GROUNDS:
         angle = random.uniform(0, 2 * math.pi)
         slope = (math.cos(angle) * (columns - 0.5) + math.sin(angle) * (rows - 0.5)) * 16
@@ -356,7 +380,8 @@ def _outline(shape: str, turn: float) -> np.ndarray:
     turned = points @ np.asarray(
         [[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]]
     )
-    low, high = turned.min(axis=0), turned.max(axis=0)
+    low = turned.min(axis=0)
+    high = turned.max(axis=0)
     return (turned - (low + high) / 2) / (high - low).max() + 0.5
 
 

@@ -60,7 +60,7 @@ class Member(NamedTuple):
     open: Callable[[], Any]  # a binary stream
 
 
-def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:  # noqa: C901
+def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
     """Yield the regular files of a folder, zip, tar or tgz.
 
     With ``names``, what is not to be unpacked is refused.
@@ -75,31 +75,39 @@ def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:  
                 file.relative_to(path).as_posix(), file.stat().st_size, partial(file.open, "rb")
             )
     elif zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            for entry in archive.infolist() if names else ():
+        yield from _zip_members(path, names)
+    else:
+        yield from _tar_members(path, names)
+
+
+def _zip_members(path: Path, names: MemberNames | None) -> Iterator[Member]:
+    with zipfile.ZipFile(path) as archive:
+        if names:
+            for entry in archive.infolist():
                 # An entry written on a system without Unix modes has 0 here.
                 regular = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
-                names.check(entry.orig_filename, regular=regular, folder=entry.is_dir())  # type: ignore[union-attr]
-            for entry in archive.infolist():
-                if not entry.is_dir():
-                    yield Member(entry.filename, entry.file_size, partial(archive.open, entry))
-    else:
-        with path.open("rb") as start:
-            packed = start.read(2) == b"\x1f\x8b"
-        # tarfile's own stream of a gzip does not look at the check sum; gzip does, at its end.
-        with gzip.open(path) if packed else path.open("rb") as stream:
-            with tarfile.open(fileobj=stream, mode="r|") as tar:
-                for info in tar:
-                    if names:
-                        names.check(
-                            info.name, regular=info.isfile() or info.isdir(), folder=info.isdir()
-                        )
-                    if info.isfile():
-                        yield Member(info.name, info.size, partial(tar.extractfile, info))
-            # tarfile takes an end between two files for the end;
-            # only gzip's own end tells that nothing is missing.
-            while stream.read(CHUNK):
-                pass
+                names.check(entry.orig_filename, regular=regular, folder=entry.is_dir())
+        for entry in archive.infolist():
+            if not entry.is_dir():
+                yield Member(entry.filename, entry.file_size, partial(archive.open, entry))
+
+
+def _tar_members(path: Path, names: MemberNames | None) -> Iterator[Member]:
+    with path.open("rb") as start:
+        packed = start.read(2) == b"\x1f\x8b"
+    # tarfile's own stream of a gzip does not look at the check sum; gzip does, at its end.
+    with gzip.open(path) if packed else path.open("rb") as stream:
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            for info in tar:
+                if names:
+                    regular = info.isfile() or info.isdir()
+                    names.check(info.name, regular=regular, folder=info.isdir())
+                if info.isfile():
+                    yield Member(info.name, info.size, partial(tar.extractfile, info))
+        # tarfile takes an end between two files for the end;
+        # only gzip's own end tells that nothing is missing.
+        while stream.read(CHUNK):
+            pass
 
 
 def contents(
@@ -151,7 +159,8 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     """
     if not archive.is_file():
         raise MissingData(f"{archive}: no such archive; fetch it first")
-    status, part = archive.stat(), into.with_name(f".{into.name}.part")
+    status = archive.stat()
+    part = into.with_name(f".{into.name}.part")
     limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * status.st_size) if limit is None else limit
     about = {"archive": archive.name, "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
     folder, mark = part / "files", part / "archive.json"
@@ -176,47 +185,30 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     return len(places)
 
 
-def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit: int) -> list[str]:  # noqa: C901
-    """Write every member that fits and is nowhere yet below ``folder``; return the places of all.
-
-    A `*` stands for folders, too, and leading folders without one are left out: `trainval/*.tsv`
-    writes `trainval/a.tsv` to `a.tsv`.
-    """
-    fixed = PurePosixPath(
-        *takewhile(lambda part: not set("*?[") & set(part), PurePosixPath(pattern).parent.parts)
-    )
-    total, places = 0, []
+def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit: int) -> list[str]:
+    """Write every member that fits and is nowhere yet below ``folder``; return all places."""
+    total = 0
+    places = []
     try:
-        for member in progress(
-            members(archive, MemberNames(archive)), name=f"unpack {archive.name}", unit="files"
-        ):
-            name = PurePosixPath(member.name)
-            if not fnmatchcase(str(name), pattern):
-                continue
+        for member, place in _chosen(archive, pattern):
             total += member.size
             if total > limit:
                 raise DataError(
                     f"{archive}: unpacks to more than {limit / 2**30:.3g} GiB; if that is right, "
                     "raise the limit with --limit-gb"
                 )
-            places.append(str(name.relative_to(fixed)))
-            path, there = folder / places[-1], into / places[-1]
-            if there.exists():
-                if not there.is_file() or there.stat().st_size != member.size:
-                    raise DataError(
-                        f"{there}: is not {member.name!r} of {archive}, which is to be there; move "
-                        "it away"
-                    )
-            elif not (path.is_file() and path.stat().st_size == member.size):
-                # Not there, or an interrupted unpacking wrote a part of it.
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _write(member, path, archive)
+            places.append(place)
+            if (into / place).exists():
+                _check_same(into / place, member, archive)
+            else:
+                _write(member, folder / place, archive)
     except DAMAGED as error:
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        code = error.errno if isinstance(error, OSError) else None
+        if code == errno.ENAMETOOLONG:
             raise DataError(
                 f"{archive}: its paths are too long below {into}; unpack into a shorter path"
             ) from error
-        if isinstance(error, OSError) and error.errno is not None:
+        if code is not None:
             raise  # what the disk refuses is no fault of the archive
         raise damage(archive, error) from error
     if not places:
@@ -226,7 +218,37 @@ def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit:
     return places
 
 
+def _chosen(archive: Path, pattern: str) -> Iterator[tuple[Member, str]]:
+    """Yield the members that a pattern names, each with its place.
+
+    A `*` stands for folders, too, and leading folders without one are left out: `trainval/*.tsv`
+    writes `trainval/a.tsv` to `a.tsv`.
+    """
+    folders = PurePosixPath(pattern).parent.parts
+    fixed = PurePosixPath(*takewhile(lambda part: not set("*?[") & set(part), folders))
+    every = members(archive, MemberNames(archive))
+    for member in progress(every, name=f"unpack {archive.name}", unit="files"):
+        name = PurePosixPath(member.name)
+        if fnmatchcase(str(name), pattern):
+            yield member, str(name.relative_to(fixed))
+
+
+def _check_same(path: Path, member: Member, archive: Path) -> None:
+    if not _is_whole(path, member):
+        raise DataError(
+            f"{path}: is not {member.name!r} of {archive}, which is to be there; move it away"
+        )
+
+
+def _is_whole(path: Path, member: Member) -> bool:
+    return path.is_file() and path.stat().st_size == member.size
+
+
 def _write(member: Member, path: Path, archive: Path) -> None:
+    """Write a member, unless an interrupted unpacking has written all of it."""
+    if _is_whole(path, member):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
     with member.open() as stream, path.open("wb") as out:
         while content := stream.read(CHUNK):
             if out.tell() + len(content) > member.size:
@@ -249,36 +271,45 @@ class MemberNames:
 
     def __init__(self, archive: Path) -> None:
         self._archive = archive
-        self._files, self._folders = set[str](), set[str]()
+        self._files = set[str]()
+        self._folders = set[str]()
 
     def check(self, name: str, *, regular: bool, folder: bool) -> None:
         """Take note of the next name."""
         path = PurePosixPath(name)
-        drive = len(name) > 1 and name[1] == ":"
-        unprintable = any(unicodedata.category(character) in _REFUSED for character in name)
-        wrong = None
-        if (
-            not name
-            or path.is_absolute()
-            or ".." in path.parts
-            or "\\" in name
-            or unprintable
-            or drive
-        ):
+        if _is_unsafe(name):
             wrong = f"holds the unsafe name {name!r}"
         elif any(len(part.encode()) > _LONGEST for part in path.parts):
             wrong = f"the name {name!r} is longer than most disks allow ({_LONGEST} bytes)"
         elif not regular:
             wrong = f"{name!r} is a link or a device"
+        elif self._is_taken(path, folder):
+            wrong = (
+                f"{name!r} and a member before it have the same place, at least on disks that "
+                "ignore case"
+            )
         else:
-            key = unicodedata.normalize("NFD", unicodedata.normalize("NFD", str(path)).casefold())
-            parents = {str(parent) for parent in PurePosixPath(key).parents}
-            if ({key, *parents} & self._files) or (not folder and key in self._folders):
-                wrong = (
-                    f"{name!r} and a member before it have the same place, at least on disks that "
-                    "ignore case"
-                )
-            self._folders |= {key, *parents} if folder else parents
-            self._files |= set() if folder else {key}
-        if wrong is not None:
-            raise DataError(f"{self._archive}: {wrong}; do not use this archive")
+            return
+        raise DataError(f"{self._archive}: {wrong}; do not use this archive")
+
+    def _is_taken(self, path: PurePosixPath, folder: bool) -> bool:
+        """Return whether a member before it has the place of this one, and note the place."""
+        key = unicodedata.normalize("NFD", unicodedata.normalize("NFD", str(path)).casefold())
+        parents = {str(parent) for parent in PurePosixPath(key).parents}
+        taken = not self._files.isdisjoint({key, *parents})
+        self._folders |= parents
+        if folder:
+            self._folders.add(key)
+            return taken
+        self._files.add(key)
+        return taken or key in self._folders
+
+
+def _is_unsafe(name: str) -> bool:
+    """Return whether a name leads out of its folder, or is not plain text, on some system."""
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts:
+        return True
+    if "\\" in name or name[1:2] == ":":
+        return True
+    return any(unicodedata.category(character) in _REFUSED for character in name)

@@ -179,27 +179,21 @@ def _receive(
     name = part.path.name.removesuffix(".part")
     # Not asked for, but sent by some servers: it is unpacked, and cannot be continued.
     encoded = "Content-Encoding" in response.headers and not name.endswith(_PACKED)
-    offered, position = _offered(url, response), part.size
+    offered = _offered(url, response)
     if size is not None and offered["total"] not in (None, size) and not encoded:
         raise DownloadError(
             f"{url}: offers {offered['total']} bytes where the list of files says {size}"
         )
-    if response.headers.get("Content-Type", "").startswith("text/html") and not name.endswith(
-        ".html"
-    ):
+    page = response.headers.get("Content-Type", "").startswith("text/html")
+    if page and not name.endswith(".html"):
         raise DownloadError(f"{url}: answers with a web page, not with the file")
     if response.status_code == 200:
         part.restart()
         if not encoded:
             write_json(part.record, offered)
-    else:
-        before = part.version
-        continued = response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
-        # Some servers do not know If-Range and continue whatever they have now.
-        changed = before.get("url") == url and before.get("etag") != offered["etag"]
-        if response.status_code == 416 or encoded or not continued or changed:
-            part.restart()
-            return False
+    elif encoded or not _continues(url, response, part, offered["etag"]):
+        part.restart()
+        return False
     # Whatever has come is written at once:
     # a reset connection or a killed process loses nothing of it.
     while content := response.raw.read1(CHUNK, decode_content=encoded):
@@ -211,6 +205,18 @@ def _receive(
                 f"{url}: sends more than the {size} bytes that the list of files says"
             )
     return True
+
+
+def _continues(url: str, response: Response, part: Part, etag: str | None) -> bool:
+    """Return whether a response goes on where the part file ends, in the same version."""
+    start = f"bytes {part.size}-"
+    if response.status_code == 416 or not response.headers.get("Content-Range", "").startswith(
+        start
+    ):
+        return False
+    # Some servers do not know If-Range and continue whatever they have now.
+    before = part.version
+    return before.get("url") != url or before.get("etag") == etag
 
 
 def _offered(url: str, response: Response) -> dict[str, Any]:

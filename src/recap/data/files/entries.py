@@ -67,7 +67,8 @@ def csv_entries(path: Path, kind: type[EntryT]) -> Iterator[tuple[str, EntryT]]:
                 if name in names
                 else f"there is no column {name!r}"
             )
-            needed, present = ", ".join(kind.model_fields), listed(names, 20)[:100] or "none"
+            needed = ", ".join(kind.model_fields)
+            present = listed(names, 20)[:100] or "none"
             raise DataError(f"{path}: line 1: {wrong}; it must name {needed}, and names {present}")
     for line, values in rows:
         where = f"{path}: line {line}"

@@ -134,7 +134,8 @@ class ImageSource:
 
         Zips are opened when they are first looked into.
         """
-        self.roots, self._opened = [Path(root) for root in roots], dict[Path, zipfile.ZipFile]()
+        self.roots = [Path(root) for root in roots]
+        self._opened = dict[Path, zipfile.ZipFile]()
         self.upright = upright  # pictures are turned as their EXIF data say
         # pictures that were read and not turned, though these data say so
         self.lying: set[str] = set()
@@ -244,13 +245,20 @@ class ImageSource:
         """
         names: dict[str, list[tuple[Path, str]]] = {}
         for root in self.roots:
-            walked = (f"{folder}/{file}" for folder, _, files in os.walk(root) for file in files)
-            relative = sorted(path.removeprefix(f"{root}/") for path in walked)
-            for name in relative if root.is_dir() else self._zip(root).namelist():
+            for name in self._files_of(root):
                 for key in (f"./{name}", name.rsplit("/", 1)[-1]):
                     names.setdefault(composed(key), []).append((root, name))
         names.pop("", None)
         return names
+
+    def _files_of(self, root: Path) -> list[str]:
+        """Return the relative names of all files in a folder or zip."""
+        if not root.is_dir():
+            return self._zip(root).namelist()
+        names = []
+        for folder, _, files in os.walk(root):
+            names += [f"{folder}/{file}".removeprefix(f"{root}/") for file in files]
+        return sorted(names)
 
     def _zip(self, root: Path) -> zipfile.ZipFile:
         if root not in self._opened:

@@ -12,7 +12,6 @@ import pickle
 import pickletools
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +23,23 @@ MOST_LEVELS, MOST_VALUES = 64, 10_000_000
 # What such files name beside plain values: arrays, which are built where they are wanted, and
 # classes of settings and words. All others become `Opaque`, but for the two kinds of dictionaries.
 ARRAYS = {
-    *("numpy.dtype", "numpy.ndarray", "_codecs.encode"),
-    *(
-        f"numpy.{core}.multiarray.{name}"
-        for core in ("core", "_core")
-        for name in ("scalar", "_reconstruct")
-    ),
+    "numpy.dtype",
+    "numpy.ndarray",
+    "_codecs.encode",
+    "numpy.core.multiarray.scalar",
+    "numpy.core.multiarray._reconstruct",
+    "numpy._core.multiarray.scalar",
+    "numpy._core.multiarray._reconstruct",
 }
 OPAQUE = {
-    *(
-        "argparse.Namespace",
-        "collections.Counter",
-        "data.vocab.Vocab",
-        "data.vocab._default_unk_index",
-    ),
-    *("copy_reg._reconstructor", "copyreg._reconstructor", "__builtin__.object", "builtins.object"),
+    "argparse.Namespace",
+    "collections.Counter",
+    "data.vocab.Vocab",
+    "data.vocab._default_unk_index",
+    "copy_reg._reconstructor",
+    "copyreg._reconstructor",
+    "__builtin__.object",
+    "builtins.object",
 }
 
 
@@ -120,15 +121,9 @@ def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
             read[id(value)] = (None, MOST_VALUES + 1, 0)
             if level <= MOST_LEVELS and len(value) <= MOST_VALUES:
                 # A dictionary's own methods: attributes of the file may stand in front of them.
-                parts = [
-                    visit(part, level + 1)
-                    for part in (dict.values(value) if isinstance(value, dict) else value)
-                ]
-                content: Any = [part for part, _, _ in parts]
-                if isinstance(value, dict):
-                    content = dict(
-                        zip(map(partial(_single, key=True), dict.keys(value)), content, strict=True)
-                    )
+                within = dict.values(value) if isinstance(value, dict) else value
+                parts = [visit(part, level + 1) for part in within]
+                content = _filled(value, [part for part, _, _ in parts])
                 below = max((levels for _, _, levels in parts), default=0)
                 read[id(value)] = content, 1 + sum(count for _, count, _ in parts), 1 + below
         content, count, below = read[id(value)]
@@ -139,6 +134,14 @@ def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
         return content, count, below
 
     return visit(values, 0)[0]
+
+
+def _filled(value: Any, parts: list[Any]) -> Any:
+    """Return a container with these values as a dictionary or list."""
+    if not isinstance(value, dict):
+        return parts
+    keys = [_single(key, key=True) for key in dict.keys(value)]
+    return dict(zip(keys, parts, strict=True))
 
 
 def _single(value: Any, *, key: bool = False) -> Any:
