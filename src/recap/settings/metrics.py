@@ -9,7 +9,7 @@ from recap.settings.kinds import Registry
 # Name in `evaluation.metrics` -> subclass of :class:`recap.metrics.base.Metric`. The names are
 # registered in `recap.settings`, which is in no digest: of metrics, only those that a recipe names
 # are in the digest of its evaluations.
-METRICS = Registry("metric")
+METRICS = Registry("metric", package="recap.papers")
 # What is scored where nothing else is asked for: COCO's metrics.
 COCO = ("BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
 FEW_IMAGES = 100  # below it, CIDEr's document frequencies say little

@@ -18,10 +18,10 @@ from recap.settings.kinds import Registry
 
 MODELS = Registry("kind of model", package="recap.papers")
 # Kind -> its paper's `recap.models.released.Release`, or a sentence that says why there is none.
-RELEASED = Registry("kind of model with released checkpoints")
+RELEASED = Registry("kind of model with released checkpoints", package="recap.papers")
 # Kind -> the function that says what else is known of a caption beside its attention
 # (`recap.models.explained`).
-EXPLAINED = Registry("kind of model with an explanation")
+EXPLAINED = Registry("kind of model with an explanation", package="recap.papers")
 
 
 class ModelConfig(Strict, ABC):
