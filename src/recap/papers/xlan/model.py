@@ -1,8 +1,8 @@
 """X-LAN, X-Linear attention in encoder and decoder around an LSTM, and the X-Transformer.
 
 Paper: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning"; code:
-JDAI-CV/image-captioning, not opened here. With s the activation and * the elementwise product, for
-each of H heads (the paper prints one):
+JDAI-CV/image-captioning, known from its released weights and from reports. With s the activation
+and * the elementwise product, for each of H heads (the paper prints one):
 
     B_i  = s(W_k k_i) * s(W_q^k Q)                        query with key       (2)
     B'_i = ReLU(W_B^k B_i),  b_i = softmax_i(W_b B'_i)    spatial attention    (3)
@@ -11,7 +11,7 @@ each of H heads (the paper prints one):
 
 s is ReLU, or an exponential unit (Eq. 9: then the Taylor series holds every order of interaction).
 The query of Eq. 6 does not depend on i and is taken out of the sum. Conventional attention (Eq. 1)
-is `AdditiveAttention` of `recap.nn`. As the released code has it, where that differs from the
+is `AdditiveAttention` of `recap.nn`. As the released model has it, where that differs from the
 paper:
   - 8 heads (D_B = 8 x 128, D_c = 8 x 64) that share W_B^k, W_b and W_e; CELU(1.3); every projection
     is group-normalized, one group per head; keys and values are updated as one;
@@ -132,10 +132,13 @@ class XLinear(Attention):
         projection = partial(
             Projection, d_model=d_model, heads=heads, activation_name=activation_name, alpha=alpha
         )
-        self.query_key, self.key, self.query_value, self.value = (projection() for _ in range(4))
-        self.joint = nn.Linear(width, d_joint)
-        self.spatial = nn.Linear(d_joint, 1)
-        self.channel = nn.Linear(d_joint, width)
+        self.query_key = projection()  # W_q^k
+        self.key = projection()  # W_k
+        self.query_value = projection()  # W_q^v
+        self.value = projection()  # W_v
+        self.joint = nn.Linear(width, d_joint)  # W_B^k
+        self.spatial = nn.Linear(d_joint, 1)  # W_b
+        self.channel = nn.Linear(d_joint, width)  # W_e
         self.dropout = Dropout(dropout)
         self.weights = nn.Identity()
 
