@@ -285,7 +285,8 @@ def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
         return spec
     chosen = "auto"
     if group.is_main:
-        path, settings = state / PRECISION, spec.model_dump(mode="json")
+        path = state / PRECISION
+        settings = spec.model_dump(mode="json")
         noted = read_json(path) if path.exists() else {}
         # A training that continues on another processor keeps what it began with.
         chosen = (
@@ -316,7 +317,8 @@ def validator(
             "more images"
         )
     scored, units = caption_units(references, vocabulary)
-    scorer, images = CiderD(scored), group.shard(sorted(references))
+    scorer = CiderD(scored)
+    images = group.shard(sorted(references))
     decoding = DecodingSettings(beam=stage.validation_beam, max_length=max_length)
 
     def validate() -> float:

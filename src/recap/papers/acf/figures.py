@@ -385,7 +385,7 @@ def _panel(
     if any(each.patches_of_layer.values()):
         _write(axes, GAP, bottom + GAP, "tree of feature vectors", color=GREY)
         vectors = len(_elements(tree(each.patches_of_layer)))
-        sizes = [(right - 2 * GAP) / vectors] * vectors
+        sizes = [(right - 2 * GAP) / vectors for _ in range(vectors)]
         _, bottom = _draw_tree(axes, each.patches_of_layer, sizes, bottom + GAP + LINE)
     return right, bottom + 2 * GAP
 
