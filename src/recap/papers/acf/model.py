@@ -641,8 +641,7 @@ class Acf(Transformer):
         if self.region_rows is None:
             return super().encode(images)
         stream = images.main
-        if stream.boxes is None:
-            raise ValueError("layout 'regions' needs boxes, but the images have none")
+        assert stream.boxes is not None, "the model asks for boxes"
         regions = stream.mask.shape[1]
         cells = region_cells(stream.boxes, stream.mask, self.region_rows)  # [B, M]
         real = cells < regions
