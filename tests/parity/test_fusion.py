@@ -9,7 +9,7 @@ import torch
 from helpers.golden import close, load
 from recap.nn.layers import Residual
 from recap.nn.rows import Rows
-from recap.papers.fusion.model import FusionAttention, FusionGate, PositionedAttention
+from recap.papers.fusion.model import Bare, FusionAttention, FusionGate, PositionedAttention
 
 PROJECTIONS = {"q": "query", "k": "key", "v": "value", "o": "output"}
 
@@ -72,7 +72,7 @@ def test_fusion_attention_and_gate(form, bias):
     residual = (
         partial(Residual, d_model=16, norm="post", norm_kind="biased", dropout=0.0)
         if form == "add_ln"
-        else None
+        else Bare
     )
     module = FusionAttention(
         d_model=16, heads=int(golden["heads"]), gate_bias=bias, residual=residual
@@ -83,7 +83,7 @@ def test_fusion_attention_and_gate(form, bias):
     for theirs, ours in names.items():
         own = projections(golden, f"param/{theirs}/")
         parameters |= {f"{ours}.{name}": value for name, value in own.items()}
-        if residual:
+        if form == "add_ln":
             around = norm(golden, f"param/{theirs}/")
             parameters |= {f"around.{ours}.{name}": value for name, value in around.items()}
     module.load_state_dict(parameters)

@@ -47,7 +47,7 @@ MEANT = {
     ),
     TOKEN: "once a token: is an image finished, is anything NaN",
     LEAVE_SAMPLE: "an image leaves the batch, so that the rest of the search is smaller",
-    LEAVE_SEARCH: "the same; its captions and sums are picked by masks",
+    LEAVE_SEARCH: "the same",
     LONGEST: "the samples are cut to the longest; their search has just been waited for",
     REWARD: "rewards are computed on the CPU",
     INDEX: "where the samples have tokens; no pass is queued yet",
@@ -68,9 +68,9 @@ KEPT = {
 }
 # the GPU that is played lets an image go at every second token
 SAMPLE = {TOKEN: DRAWN, LEAVE_SAMPLE: DRAWN // 2}
-SEARCH = {TOKEN: DRAWN, LEAVE_SEARCH: 5 * (DRAWN // 2)}
+SEARCH = {TOKEN: DRAWN, LEAVE_SEARCH: DRAWN // 2}
 SELF_CRITICAL = {LONGEST: 1, INDEX: 1, ADVANTAGE: 1}
-LONG_SEARCH = {TOKEN: WORDS, LEAVE_SEARCH: 5 * (WORDS // 2), CAPTIONS: 3}
+LONG_SEARCH = {TOKEN: WORDS, LEAVE_SEARCH: WORDS // 2, CAPTIONS: 3}
 BEFORE_BACKWARD = {
     "cross-entropy": {},
     "cross-entropy in bf16": {},  # with scheduled sampling
@@ -80,7 +80,7 @@ BEFORE_BACKWARD = {
 OTHERS = {
     "beam search": {**LONG_SEARCH, FEATURES: 4},
     "greedy search": {**LONG_SEARCH, FEATURES: 4},
-    "search that sets captions aside": {**LONG_SEARCH, LEAVE_SEARCH: WORDS // 2, FEATURES: 4},
+    "search that sets captions aside": {**LONG_SEARCH, FEATURES: 4},
     "ensemble": {**LONG_SEARCH, FEATURES: 4},
     "samples": {TOKEN: WORDS, LEAVE_SAMPLE: WORDS // 2, FEATURES: 4},
     "cross-entropy, cut to words": {BEGINS: 1, CUT: 1, INDEX: 1, LOSS: 1},

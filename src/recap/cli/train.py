@@ -183,7 +183,9 @@ def _snakemake(*words: str | Path) -> int:
         return process.wait()
 
 
-def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> list[int] | None:
+def run_training(
+    spec: "RunSpec", execution: "ExecutionFile", *, state: Path, **files: Any
+) -> list[int]:
     """Train one stage, in this process or in several that take its place.
 
     If it is cut short, return images of it.
@@ -193,8 +195,12 @@ def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> l
     become_processes(spec, execution)
     _label(execution, f"{row_setting(spec.model_dump())}/{spec.stage}")
     from recap.training.run import train as train_stage
+    from recap.training.run import try_out
 
-    return train_stage(spec=spec, execution=execution, **files)
+    if execution.is_short:
+        return try_out(spec=spec, execution=execution, **files)
+    train_stage(spec=spec, execution=execution, state=state, **files)
+    return []
 
 
 @command(

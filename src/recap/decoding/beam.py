@@ -1,4 +1,4 @@
-"""Beam search over all images and beams of a batch at once, in the two forms of `finished`."""
+"""Beam search over all images and beams of a batch at once, with two ways to finish."""
 
 from __future__ import annotations
 
@@ -21,12 +21,6 @@ class Beams:
     scores: Tensor  #: [B, K], what captions are ranked by
     log_probabilities: Tensor  #: [B, K], sums over the tokens, the end token among them
 
-    def ranked(self) -> Beams:
-        """Return the captions of each image in the order of their scores."""
-        scores, order = self.scores.sort(dim=1, descending=True, stable=True)
-        tokens = self.tokens.gather(1, order[..., None].expand_as(self.tokens))
-        return Beams(tokens, scores, self.log_probabilities.gather(1, order))
-
 
 @torch.no_grad()
 def beam_search(
@@ -38,24 +32,16 @@ def beam_search(
 ) -> Beams:
     """Find the most probable captions of each image.
 
-    A finished caption stays among the candidates with its score; an image leaves the batch when all
-    its beams are finished, so its result does not depend on its neighbors. Beams are compared by
-    summed log-probability while the search runs; the final order divides by length **
-    `length_penalty` (the end token counts).
-
-    With `finished: set_aside`, as in ImageCaptioning.pytorch, a beam that ends, or is as long as
-    allowed, joins the finished captions of its image; its place is taken by the next best open
-    caption at the next token. The K best finished captions are the result, so that open captions
-    never push one out. An image leaves the batch when no open caption can become better than its K
-    best.
+    `finished` of the settings decides what becomes of a caption that ends: see `Finished.stay` and
+    `Finished.set_aside`. Beams are compared by summed log-probability while the search runs; the
+    final order divides by length ** `length_penalty` (the end token counts). An image leaves the
+    batch when it is finished, so its result does not depend on its neighbors.
 
     `state` is that of B images before the first token, with one beam each; `bad_endings` are the
     ids of the words of `settings.rules.bad_endings`.
     """
-    images, device, beam, longest = batch.images, batch.device, settings.beam, settings.max_length
-    results = torch.full((images, beam, longest), batch.pad, dtype=torch.long, device=device)
-    sums = torch.full((images, beam), -torch.inf, device=device)  # log-probabilities of the results
-    scores = sums.clone()  # what captions that were set aside are ranked by
+    images, device = batch.images, batch.device
+    found = Finished(batch, settings)
     active = torch.arange(images, device=device)  # images still searched
     tokens = torch.full((images, 1), batch.bos, dtype=torch.long, device=device)
     # summed log-probability of each beam, -inf: it has been set aside
@@ -63,50 +49,95 @@ def beam_search(
     # ended, and still among the candidates
     done = torch.zeros(images, 1, dtype=torch.bool, device=device)
     history = torch.empty(images, 1, 0, dtype=torch.long, device=device)
-    for length in range(1, longest + 1):
+    for length in range(1, settings.max_length + 1):
         log_probabilities, state = step(tokens, state)  # [B', K', V]
-        sums, scores = sums.to(log_probabilities.dtype), scores.to(log_probabilities.dtype)
         allowed = forbid(
             settings.rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings
         )
-        total, beams, tokens = extend(total, done, allowed, beam=beam, pad=batch.pad)
-        history = torch.cat(
-            [history.gather(1, beams[..., None].expand(-1, -1, length - 1)), tokens[..., None]], 2
-        )
-        if settings.finished == "set_aside":
-            done = torch.zeros_like(total, dtype=torch.bool)
-            ended = (tokens == batch.eos) | (length == longest)
-            new_sums = total.masked_fill(~ended, -torch.inf)
-            new_scores = new_sums / length**settings.length_penalty
-            scores[active], chosen = torch.cat([scores[active], new_scores], 1).topk(beam, dim=1)
-            sums[active] = torch.cat([sums[active], new_sums], 1).gather(1, chosen)
-            padded = torch.nn.functional.pad(history, (0, longest - length), value=batch.pad)
-            both = torch.cat([results[active], padded], 1)
-            results[active] = both.gather(1, chosen[..., None].expand(-1, -1, longest))
-            total = total.masked_fill(ended, -torch.inf)
-            # Sums only fall, and the penalty for length favors none more than the longest.
-            best = total.amax(1) / longest**settings.length_penalty
-            finished = ~((best > scores[active][:, -1]) & best.isfinite())
+        total, beams, tokens = extend(total, done, allowed, beam=settings.beam, pad=batch.pad)
+        before = history.gather(1, beams[..., None].expand(-1, -1, length - 1))
+        history = torch.cat([before, tokens[..., None]], 2)
+        done = done.gather(1, beams)
+        ended = done | (tokens == batch.eos) | (length == settings.max_length)
+        if settings.finished == "stay":
+            done = ended
+            leave = found.stay(active, history, total, ended)
         else:
-            done = done.gather(1, beams) | (tokens == batch.eos)
-            finished = done.all(1) | (length == longest)
-        if any_leave(finished, log_probabilities, active, length, together=batch.together):
-            if settings.finished != "set_aside":
-                results[active[finished], :, :length] = history[finished]
-                sums[active[finished]] = total[finished]
-            unfinished = (~finished).nonzero()[:, 0]
-            if not len(unfinished):
+            leave = found.set_aside(active, history, total, ended)
+            total = total.masked_fill(ended, -torch.inf)
+        if any_leave(leave, log_probabilities, active, length, together=batch.together):
+            left = (~leave).nonzero()[:, 0]
+            if not len(left):
                 break
-            active, total, done, tokens, history, beams = (
-                x[unfinished] for x in (active, total, done, tokens, history, beams)
-            )
-            state = state.select(unfinished)
+            active, tokens, beams = active[left], tokens[left], beams[left]
+            total, done, history = total[left], done[left], history[left]
+            state = state.select(left)
         state = state.reorder(beams)
-    if settings.finished != "set_aside":
-        scores = sums
-        if settings.length_penalty:
-            scores = sums / (results != batch.pad).sum(-1).clamp(min=1) ** settings.length_penalty
-    return Beams(results, scores, sums).ranked()
+    return found.ranked()
+
+
+class Finished:
+    """The K best captions of each image that a search has found so far.
+
+    There are two ways to add the beams of the B' images that are still searched. Both take the
+    images [B'], the tokens [B', K, t] of their beams, the sums of their log-probabilities [B', K]
+    and whether they ended [B', K], and return which images are finished, [B'].
+    """
+
+    def __init__(self, batch: DecodingBatch, settings: DecodingSettings) -> None:
+        self.pad = batch.pad
+        self.beam = settings.beam
+        self.longest = settings.max_length
+        self.penalty = settings.length_penalty
+        size = (batch.images, self.beam)
+        self.tokens = torch.full(
+            (*size, self.longest), self.pad, dtype=torch.long, device=batch.device
+        )
+        self.sums = torch.full(size, -torch.inf, device=batch.device)  # -inf: no caption yet
+        self.scores: Tensor | None = None  # [B, K], of captions that were set aside
+
+    def stay(self, images: Tensor, tokens: Tensor, sums: Tensor, ended: Tensor) -> Tensor:
+        """Take the beams as they are: a caption that ended stays among them with its sum.
+
+        An image is finished when all its beams ended.
+        """
+        self.tokens[images, :, : tokens.shape[-1]] = tokens
+        self.sums = self.sums.to(sums.dtype)
+        self.sums[images] = sums
+        return ended.all(1)
+
+    def set_aside(self, images: Tensor, tokens: Tensor, sums: Tensor, ended: Tensor) -> Tensor:
+        """Add the beams that ended, as in ImageCaptioning.pytorch.
+
+        The next best open caption takes the place of each at the next token, so that open captions
+        never push one out. An image is finished when no open caption can become better than its K
+        best.
+        """
+        length = tokens.shape[-1]
+        if self.scores is None:
+            self.sums = self.sums.to(sums.dtype)
+            self.scores = self.sums.clone()
+        new_sums = sums.masked_fill(~ended, -torch.inf)
+        scores = torch.cat([self.scores[images], new_sums / length**self.penalty], 1)
+        best, chosen = scores.topk(self.beam, dim=1)
+        self.scores[images] = best
+        self.sums[images] = torch.cat([self.sums[images], new_sums], 1).gather(1, chosen)
+        padded = torch.nn.functional.pad(tokens, (0, self.longest - length), value=self.pad)
+        captions = torch.cat([self.tokens[images], padded], 1)
+        self.tokens[images] = captions.gather(1, chosen[..., None].expand(-1, -1, self.longest))
+        # Sums only fall, and the penalty for length favors none more than the longest.
+        hope = sums.masked_fill(ended, -torch.inf).amax(1) / self.longest**self.penalty
+        return ~((hope > best[:, -1]) & hope.isfinite())
+
+    def ranked(self) -> Beams:
+        """Return the captions of each image in the order of their scores."""
+        scores = self.scores
+        if scores is None:
+            lengths = (self.tokens != self.pad).sum(-1).clamp(min=1)
+            scores = self.sums / lengths**self.penalty
+        scores, order = scores.sort(dim=1, descending=True, stable=True)
+        tokens = self.tokens.gather(1, order[..., None].expand_as(self.tokens))
+        return Beams(tokens, scores, self.sums.gather(1, order))
 
 
 def extend(

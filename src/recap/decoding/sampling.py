@@ -27,7 +27,8 @@ def sample(
         Tokens [B, S, max_length] without <bos>, padded after <eos>; with `greedy` [B, S + 1,
         max_length], it last.
     """
-    images, captions, device = batch.images, samples + greedy, batch.device
+    images, device = batch.images, batch.device
+    captions = samples + greedy
     state = state.reorder(torch.zeros(images, captions, dtype=torch.long, device=device))
     results = torch.full((images, captions, max_length), batch.pad, dtype=torch.long, device=device)
     active = torch.arange(images, device=device)  # images with an unfinished caption

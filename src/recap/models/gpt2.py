@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -231,58 +231,68 @@ def load_pretrained(
     checksums.check(path)
     tensors, metadata = _read(path)
     if METADATA in metadata:
-        own = parse_json(metadata[METADATA].encode(), f"{path}: metadata", _Metadata)
-        if vocabulary is not None and vocabulary.hash != own.vocabulary_hash:
-            raise ConfigError(
-                f"{path}: its vocabulary has the hash {own.vocabulary_hash}, that of the captions "
-                f"{vocabulary.hash}; train the language model again with the vocabulary of this "
-                "data set (recap pretrain-lm --vocabulary)"
-            )
-        (heads,) = {
-            module.heads for module in decoder.modules() if isinstance(module, MultiHeadAttention)
-        }
-        if heads != own.heads:  # which no shape tells
-            raise ConfigError(
-                f"{path}: has {own.heads} heads, the model {heads}; give both the same number"
-            )
+        _check_own(path, metadata[METADATA], decoder, vocabulary)
     else:
         tensors = _released(path, tensors, vocabulary)
     places = decoder.state_dict()
     positions = tensors.get("position_embedding.weight")
     if positions is not None and positions.dim():
         tensors["position_embedding.weight"] = positions[: len(places["position_embedding.weight"])]
-    names = {
-        "taken": [name for name in places if name in tensors],
-        "left random": [name for name in places if name not in tensors],
-        "of the file not used": [name for name in tensors if name not in places],
-    }
-    missing = [name for name in names["left random"] if not re.search(r"\.(cross|fusion)\.", name)]
+    taken = {name: tensors[name] for name in places if name in tensors}
+    left_random = [name for name in places if name not in tensors]
+    not_used = [name for name in tensors if name not in places]
+    missing = [name for name in left_random if not re.search(r"\.(cross|fusion)\.", name)]
     if missing:
         raise ConfigError(
             f"{path}: lacks {missing[0]!r} and {len(missing) - 1} other tensors; take a deeper "
             "model, or lower decoder_layers"
         )
-    for name in names["taken"]:
-        value, shape = tensors[name], places[name].shape
-        if (
-            value.shape != shape
-            or not value.is_floating_point()
-            or not bool(value.isfinite().all())
-        ):
-            raise ConfigError(
-                f"{path}: {name!r} is {[*value.shape]} of {value.dtype}, the model's is {[*shape]} "
-                "of finite floats; give both the same sizes (d_model, d_feed_forward, positions, "
-                "vocabulary), or make the file again"
-            )
-    decoder.load_state_dict({name: tensors[name] for name in names["taken"]}, strict=False)
+    for name, value in taken.items():
+        _check_tensor(path, name, value, places[name].shape)
+    decoder.load_state_dict(taken, strict=False)
     log.info(
-        f"{source or path}: "
-        f"{'; '.join(_listed(what, each) for what, each in names.items() if each)}"
+        f"{source or path}: {_listed('taken', taken)}{_listed('; left random', left_random)}"
+        f"{_listed('; of the file not used', not_used)}"
     )
 
 
-def _listed(what: str, names: list[str]) -> str:
-    """Return how many tensors these are and of which modules, without the numbers of blocks."""
+def _check_own(
+    path: Path, about: str, decoder: nn.Module, vocabulary: AnyVocabulary | None
+) -> None:
+    """Refuse a language model of `recap pretrain-lm` with other words or heads."""
+    own = parse_json(about.encode(), f"{path}: metadata", _Metadata)
+    if vocabulary is not None and vocabulary.hash != own.vocabulary_hash:
+        raise ConfigError(
+            f"{path}: its vocabulary has the hash {own.vocabulary_hash}, that of the captions "
+            f"{vocabulary.hash}; train the language model again with the vocabulary of this "
+            "data set (recap pretrain-lm --vocabulary)"
+        )
+    attentions = (each for each in decoder.modules() if isinstance(each, MultiHeadAttention))
+    heads = next(attentions).heads
+    if heads != own.heads:  # which no shape tells
+        raise ConfigError(
+            f"{path}: has {own.heads} heads, the model {heads}; give both the same number"
+        )
+
+
+def _check_tensor(path: Path, name: str, value: Tensor, shape: torch.Size) -> None:
+    """Refuse a tensor of another shape, or of other than finite numbers."""
+    if value.shape == shape and value.is_floating_point() and bool(value.isfinite().all()):
+        return
+    raise ConfigError(
+        f"{path}: {name!r} is {[*value.shape]} of {value.dtype}, the model's is {[*shape]} "
+        "of finite floats; give both the same sizes (d_model, d_feed_forward, positions, "
+        "vocabulary), or make the file again"
+    )
+
+
+def _listed(what: str, names: Collection[str]) -> str:
+    """Return how many tensors these are and of which modules, without the numbers of blocks.
+
+    Of none nothing is said.
+    """
+    if not names:
+        return ""
     modules = dict.fromkeys(
         re.sub(r"blocks\.\d+\.", "blocks.*.", name).rsplit(".", 1)[0] for name in names
     )

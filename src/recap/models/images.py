@@ -71,7 +71,8 @@ class Images:
     def _each(self, change: Callable[[Tensor], Tensor]) -> Images:
         streams = {}
         for name, stream in self.streams.items():
-            boxes, sizes = (x if x is None else change(x) for x in (stream.boxes, stream.sizes))
+            boxes = None if stream.boxes is None else change(stream.boxes)
+            sizes = None if stream.sizes is None else change(stream.sizes)
             streams[name] = Stream(change(stream.values), change(stream.mask), boxes, sizes)
         return Images(streams)
 

@@ -70,15 +70,16 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
 
     def attend(self, query: Tensor, state: RecurrentT) -> Tensor:
         """Query [B, C, D] -> attended vector [B, C, F]."""
-        rows, mask = Rows(query[:, :, None]), key_mask(state.memory.mask)
+        rows = Rows(query[:, :, None])
+        mask = key_mask(state.memory.mask)
         return self.attention(rows, state.key_value, attn_mask=mask).values[:, :, 0]
 
     def decode(self, tokens: Tensor, memory: GlobalMemory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
         hidden = []
         with deferred_weight_grad():
-            projected, state = self.embed(tokens), self.start(memory)  # [B, C, T, 4D]
-            state = state.reorder(
+            projected = self.embed(tokens)  # [B, C, T, 4D]
+            state = self.start(memory).reorder(
                 torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device)
             )
             for token in projected.unbind(2):

@@ -99,9 +99,12 @@ class Release:
 
     def left_out(self, state: Tensors) -> dict[str, str]:
         """Return the released names of tensors that are not needed, each with the reason."""
-        return {
-            name: why for name in state for pattern, why in self.unused if re.search(pattern, name)
-        }
+        reasons = {}
+        for name in state:
+            for pattern, why in self.unused:
+                if re.search(pattern, name):
+                    reasons[name] = why
+        return reasons
 
     def renamed(self, state: Tensors) -> dict[str, Tensor]:
         """Return the tensors that are needed, by our names."""

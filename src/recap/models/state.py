@@ -150,10 +150,10 @@ class Storage:
 
     def copy(self, written: int, images: Tensor | None = None) -> Storage:
         """Return copies of the tensors, of some of the images or of all."""
-        return Storage(
-            [[x.clone() if images is None else x[images] for x in pair] for pair in self.layers],
-            written,
-        )
+        layers: list[Sequence[Tensor]] = []
+        for pair in self.layers:
+            layers.append([x.clone() if images is None else x[images] for x in pair])
+        return Storage(layers, written)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +183,8 @@ class KeyValueCache:
     @classmethod
     def empty(cls, images: int, layers: int, device: torch.device) -> KeyValueCache:
         """Return a cache without tokens, with one beam per image."""
-        return cls(
-            torch.zeros(images, 1, 0, dtype=torch.long, device=device), 0, Storage([()] * layers)
-        )
+        ancestry = torch.zeros(images, 1, 0, dtype=torch.long, device=device)
+        return cls(ancestry, 0, Storage([() for _ in range(layers)]))
 
     def extended(self) -> KeyValueCache:
         """Return a cache with an entry per beam for the next token; each layer has to `append`."""

@@ -36,7 +36,8 @@ class EncoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
-        self.around_attention, self.around_feed_forward = residual(), residual()
+        self.around_attention = residual()
+        self.around_feed_forward = residual()
 
     def forward(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
         """`attn_mask` is broadcastable to [B, 1, N, N].

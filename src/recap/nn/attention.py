@@ -107,7 +107,8 @@ class DotProductAttention(Attention):
 
     def key_value(self, source: Rows) -> KeyValue:
         """Project rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
-        key, value = source.map(self.key), source.map(self.value)
+        key = source.map(self.key)
+        value = source.map(self.value)
         return key.split_heads(self.heads), value.split_heads(self.heads)
 
     def query_heads(self, query: Rows) -> Tensor:

@@ -227,7 +227,8 @@ class _DeferredProduct(torch.autograd.Function):
     ) -> Tensor:
         part = owner.parts[columns]
         ctx.save_for_backward(part)
-        ctx.owner, ctx.number = owner, len(owner.inputs)
+        ctx.owner = owner
+        ctx.number = len(owner.inputs)
         owner.inputs.append((columns, x.detach()))
         return multiplied(x, part)
 

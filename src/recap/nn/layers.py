@@ -145,10 +145,9 @@ def grid_table(side: int, width: int, *, positions: Tensor | None = None) -> Ten
     """Return [side * side, width] float64 for cells in raster order:
     half the columns code the row, half the column.
 
-    `positions` [side] are those of a row or column; None: 0, 1, ..
+    `positions` [side] are those of a row or column; None: 0, 1, .. The width is divisible by 4,
+    which settings check.
     """
-    if width % 4:
-        raise ValueError(f"grid positions need a width divisible by 4, not {width}")
     line = (
         sinusoid_table(side, width // 2) if positions is None else sinusoids(positions, width // 2)
     )

@@ -63,7 +63,7 @@ def write_run(
     execution: Execution,
     counters: Counters,
     weights: Path,
-    model: Captioner,
+    model: torch.nn.Module,
     device: torch.device,
 ) -> None:
     """Write `config.yaml`, `history.csv`, `model.safetensors` and, last, `training.json`."""

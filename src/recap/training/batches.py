@@ -66,19 +66,17 @@ class CaptionBatches:
         self._cut: list[list[int]] | None = None
 
     def __len__(self) -> int:
-        return (
-            -(-len(self._images) // self.images_per_batch) if self._cut is None else len(self._cut)
-        )
+        if self._cut is not None:
+            return len(self._cut)
+        return -(-len(self._images) // self.images_per_batch)
 
     def cut(self, steps: int, *, one_batch: bool) -> None:
         """Have one epoch of so many batches:
         the first of all epochs in their order, or the first again and again."""
-        epochs = range(-(-steps // len(self)))
-        self._cut = (
-            [self.order(0)[0]] * steps
-            if one_batch
-            else [b for e in epochs for b in self.order(e)][:steps]
-        )
+        few: list[list[int]] = []
+        while len(few) < steps:
+            few += self.order(0)[:1] if one_batch else self.order(len(few) // len(self))
+        self._cut = few[:steps]
 
     def order(self, epoch: int) -> list[list[int]]:
         """Return the image ids of each batch of an epoch."""

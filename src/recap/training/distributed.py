@@ -74,10 +74,13 @@ class Group:
         states = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.device)
-        all_states = [states] * self.size
+        all_states = [states for _ in range(self.size)]
         if self.size > 1:
             dist.all_gather_object(all_states, states)
-        return {kind: torch.stack([each[kind] for each in all_states]) for kind in states}
+        stacked = {}
+        for kind in states:
+            stacked[kind] = torch.stack([each[kind] for each in all_states])
+        return stacked
 
     def barrier(self) -> None:
         """Wait until all processes are here."""

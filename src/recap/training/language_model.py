@@ -52,24 +52,27 @@ def pretrain_language_model(
     Write its weights, and beside them a report.
     """
     torch.set_num_threads(threads)
-    words, group = load_vocabulary(vocabulary), Group(device=select_device(device))
+    words = load_vocabulary(vocabulary)
+    group = Group(device=select_device(device))
     texts = texts_outside(spec, corpus=corpus, inputs=inputs)
     longest = spec.positions - 1  # positions are those of <bos> and the words; <eos> is never read
     ids = [words.encode(tokens)[:longest] for tokens in texts.tokens]
     order = generator(spec.seed, "validation texts").permutation(len(ids)).tolist()
     if len(ids) <= spec.validation_texts:
         raise TrainingError(f"{len(ids)} texts leave none to train on; lower validation_texts")
-    # Each text is the one caption of an "image" without features.
-    validation, training = (
-        CaptionBatches(
+
+    def batches(part: list[int]) -> CaptionBatches:
+        """Each text is the one caption of an "image" without features."""
+        return CaptionBatches(
             features=None,
             captions={place: [ids[index]] for place, index in enumerate(part)},
             images_per_batch=spec.texts_per_batch,
             seed=spec.seed,
             label="texts",
         )
-        for part in (order[: spec.validation_texts], order[spec.validation_texts :])
-    )
+
+    validation = batches(order[: spec.validation_texts])
+    training = batches(order[spec.validation_texts :])
     trained = len(ids) - spec.validation_texts
     log.info(
         f"{NAME}: {trained} training and {spec.validation_texts} validation texts of {texts.read} "
@@ -133,6 +136,9 @@ def pretrain_language_model(
         model.load_state_dict(read_weights(loop.best_weights))
     save_language_model(out, model.decoder, words.hash, heads=spec.heads)
     report = out.with_suffix(".json")
+    reported = []
+    for line in history:
+        reported.append({key: line[key] for key in ("epoch", "loss", "perplexity")})
     write_json(
         report,
         {
@@ -143,9 +149,7 @@ def pretrain_language_model(
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "vocabulary_hash": words.hash,
             "perplexity": -loop.progress.best,
-            "history": [
-                {key: line[key] for key in ("epoch", "loss", "perplexity")} for line in history
-            ],
+            "history": reported,
         },
     )
     checksums.record(report)

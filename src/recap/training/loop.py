@@ -82,27 +82,7 @@ class OptimizerStep:
         rate = learning_rate(self.stage.schedule, **at, d_model=self.d_model, steps=steps)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
-        try:
-            logged, loss, weight = or_plain(
-                self.model,
-                lambda: self._gradients(batch, progress.epoch),
-                alone=self.group.size == 1,
-            )
-        except NonFiniteLogits as error:
-            raise self._lost(
-                str(error), [batch.image_ids[index] for index in error.images]
-            ) from error
-        except RuntimeError as error:
-            if (
-                progress.step
-                or self.stage.precision != "bf16"
-                or isinstance(error, torch.OutOfMemoryError)
-            ):
-                raise
-            raise TrainingError(
-                f"the first step fails in bf16 ({first_line(error)}); set `precision: float32` in "
-                "the recipe"
-            ) from error
+        logged, loss, weight = self._passes(batch, progress)
         self.group.all_reduce_gradients(self.model.parameters())
         norm = clip_gradients(self.model.parameters(), self.stage)
         # The only wait for a GPU: all is queued, so it is never without work before this.
@@ -121,13 +101,36 @@ class OptimizerStep:
             **logged.numbers,
             **dict(zip(scalars, others, strict=True)),
         }
-        if self.group.size == 1:
-            return numbers
+        return numbers if self.group.size == 1 else self._means(numbers, weight)
+
+    def _means(self, numbers: dict[str, Any], weight: float) -> dict[str, float]:
+        """Return the means of numbers over all processes."""
         # the main process has images in every batch, so it knows all names
         if self._logged is None:
             self._logged = self.group.of_main(list(numbers))
         means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
         return dict(zip(self._logged, means, strict=True))
+
+    def _passes(self, batch: Batch, progress: Counters) -> tuple[Logged, Tensor, float]:
+        """Do as `_gradients`, and say of a failure what helps."""
+        try:
+            return or_plain(
+                self.model,
+                lambda: self._gradients(batch, progress.epoch),
+                alone=self.group.size == 1,
+            )
+        except NonFiniteLogits as error:
+            lost = [batch.image_ids[index] for index in error.images]
+            raise self._lost(str(error), lost) from error
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            if progress.step or self.stage.precision != "bf16":
+                raise
+            raise TrainingError(
+                f"the first step fails in bf16 ({first_line(error)}); set `precision: float32` in "
+                "the recipe"
+            ) from error
 
     def _gradients(self, batch: Batch, epoch: int) -> tuple[Logged, Tensor, float]:
         """Leave the batch's gradients; return what is logged, the loss, this shard's weight."""
@@ -176,7 +179,8 @@ class Training:
         self.model, self.stage, self.group = step.model, step.stage, step.group
         self.average = WeightAverage(self.model.parameters(), decay) if decay else None
         self.progress = Counters()
-        self._stop, self._since = GracefulStop(self.name), 0.0
+        self._stop = GracefulStop(self.name)
+        self._since = 0.0
 
     @property
     def best_weights(self) -> Path:
@@ -222,16 +226,32 @@ class Training:
 
     def _epoch(self) -> None:
         """Train the rest of an epoch; validate when due, keep the best, write history, save."""
-        progress, epochs, done = self.progress, self.stage.epochs, self.progress.epoch + 1
-        todo = [
-            self.group.shard(images)
-            for images in self.batches.order(progress.epoch)[progress.batch :]
-        ]
-        name, saved = f"{self.name}, epoch {done}/{epochs}", time.monotonic()
+        progress, epochs = self.progress, self.stage.epochs
+        done = progress.epoch + 1
+        self._train_batches(f"{self.name}, epoch {done}/{epochs}")
+        score = self._score() if done % self.stage.validate_every == 0 or done == epochs else None
+        self._note(done, score)
+        if score is not None:
+            progress.lr_drops = plateaus(self.stage.schedule, self._scores)
+            progress.epochs_since_best += 1
+            if self.metric.sign * score > progress.best:
+                self._keep(score, done)
+                progress.epochs_since_best = 0
+        progress.epoch, progress.batch, progress.sums = done, 0, {}
+        self._save()
+
+    def _train_batches(self, name: str) -> None:
+        """Train the batches of this epoch that are left, and save now and then."""
+        progress = self.progress
+        steps = self.stage.epochs * len(self.batches)
+        left = self.batches.order(progress.epoch)[progress.batch :]
+        todo = [self.group.shard(images) for images in left]
+        saved = time.monotonic()
         with closing(self.batches.read(todo)) as reading:
             for batch in progress_bar(reading, name=name, unit="batches", total=len(todo)):
-                numbers = self.step(batch, progress, steps=epochs * len(self.batches))
-                progress.step, progress.batch = progress.step + 1, progress.batch + 1
+                numbers = self.step(batch, progress, steps=steps)
+                progress.step += 1
+                progress.batch += 1
                 if self.average is not None:
                     self.average.update(progress.step)
                 for key, number in numbers.items():
@@ -244,7 +264,9 @@ class Training:
                 if stop:
                     raise self._stop.exit(SAVED)
 
-        score = self._score() if done % self.stage.validate_every == 0 or done == epochs else None
+    def _note(self, done: int, score: float | None) -> None:
+        """Add an epoch to the history, and log it."""
+        progress, epochs = self.progress, self.stage.epochs
         means = {key: total / progress.batch for key, total in progress.sums.items()}
         progress.history.append(
             {
@@ -256,22 +278,12 @@ class Training:
                 "seconds": self._seconds(),
             }
         )
-        logged = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
-        left = (
-            f"; about {duration(progress.seconds * (epochs - done) / done)} left"
-            if done < epochs
-            else ""
-        )
-        validated = "" if score is None else f", validation {self.metric.name} {score:.4f}"
-        log.info(f"{name}: {logged}{validated}{left}")
+        text = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
         if score is not None:
-            progress.lr_drops = plateaus(self.stage.schedule, self._scores)
-            progress.epochs_since_best += 1
-            if self.metric.sign * score > progress.best:
-                self._keep(score, done)
-                progress.epochs_since_best = 0
-        progress.epoch, progress.batch, progress.sums = done, 0, {}
-        self._save()
+            text += f", validation {self.metric.name} {score:.4f}"
+        if done < epochs:
+            text += f"; about {duration(progress.seconds * (epochs - done) / done)} left"
+        log.info(f"{self.name}, epoch {done}/{epochs}: {text}")
 
     def _score(self) -> float:
         """Validate.
@@ -309,7 +321,8 @@ class Training:
 
     def _keep(self, score: float, epoch: int) -> None:
         """Keep these weights as the best."""
-        self.progress.best, self.progress.best_epoch = self.metric.sign * score, epoch
+        self.progress.best = self.metric.sign * score
+        self.progress.best_epoch = epoch
         if self.group.is_main:
             with self._kept_weights():
                 save_weights(self.best_weights, plain_weights(self.model))
@@ -321,7 +334,8 @@ class Training:
     def _seconds(self) -> float:
         """Count the seconds up to now and return the sum."""
         now = time.monotonic()
-        self.progress.seconds, self._since = self.progress.seconds + now - self._since, now
+        self.progress.seconds += now - self._since
+        self._since = now
         return self.progress.seconds
 
     def _save(self, random_states: dict[str, Tensor] | None = None) -> None:
@@ -354,16 +368,9 @@ class Training:
         if saved["identity"] != self.identity and not has_more_epochs(
             saved["identity"], self.identity
         ):
-            path, reason = self.state / STATE, listed(differences(saved["identity"], self.identity))
             self.group.barrier()  # until all processes have read it
             if self.group.is_main:
-                for name in (BEST, STATE):
-                    if (self.state / name).exists():
-                        (self.state / name).replace(self.state / f"previous.{name}")
-                log.warning(
-                    f"{path}: the state of another training ({reason}), which starts over; the old "
-                    f"state is kept as previous.{STATE} until the next one is"
-                )
+                self._set_aside(listed(differences(saved["identity"], self.identity)))
             return
         torch.set_rng_state(saved["random"]["cpu"][self.group.rank].clone())
         if "cuda" in saved["random"] and torch.cuda.is_available():
@@ -377,6 +384,16 @@ class Training:
         log.info(
             f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch "
             f"{self.progress.batch + 1}"
+        )
+
+    def _set_aside(self, reason: str) -> None:
+        """Move the state of another training, and its best weights, out of the way."""
+        for name in (BEST, STATE):
+            if (self.state / name).exists():
+                (self.state / name).replace(self.state / f"previous.{name}")
+        log.warning(
+            f"{self.state / STATE}: the state of another training ({reason}), which starts over; "
+            f"the old state is kept as previous.{STATE} until the next one is"
         )
 
 
@@ -406,7 +423,8 @@ def has_more_epochs(old: dict[str, Any], new: dict[str, Any]) -> bool:
     A cosine depends on the number of epochs; a last epoch that was validated out of turn may have
     dropped the rate.
     """
-    before, after = (identity["settings"].get("stage_settings", {}) for identity in (old, new))
+    before = old["settings"].get("stage_settings", {})
+    after = new["settings"].get("stage_settings", {})
     raised = {**old["settings"], "stage_settings": {**before, "epochs": after.get("epochs")}}
     return (
         {**old, "settings": raised} == new

@@ -263,9 +263,11 @@ class SelfCriticalObjective:
     def draw(self, memory: Memory) -> tuple[Tensor, Tensor | None]:
         """Draw S captions per image, [B, S, T], T the longest,
         and the greedy one [B, 1, max_length] if it is used."""
-        greedy, samples = self.stage.baseline == "greedy", self.stage.samples
+        greedy = self.stage.baseline == "greedy"
+        samples = self.stage.samples
         if self.stage.sampling == "beam":
-            tokens, best = self.search(memory, samples), self.search(memory, 1) if greedy else None
+            tokens = self.search(memory, samples)
+            best = self.search(memory, 1) if greedy else None
         else:
             both = sample(
                 with_banned_tokens(self.model.step, BANNED),
@@ -275,7 +277,8 @@ class SelfCriticalObjective:
                 samples=samples,
                 greedy=greedy,
             )
-            tokens, best = both[:, :samples], both[:, samples:] if greedy else None
+            tokens = both[:, :samples]
+            best = both[:, samples:] if greedy else None
         return tokens[..., : int((tokens != PAD).sum(-1).max())], best
 
     def search(self, memory: Memory, beam: int) -> Tensor:
@@ -293,11 +296,12 @@ class SelfCriticalObjective:
     def reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
         """Reward of captions [B, S, T] -> [B, S] float64 on the CPU."""
         drop = {PAD} if self.stage.reward_end_token else {PAD, EOS}
-        rows = (
-            [token for token in row if token not in drop] for row in tokens.flatten(0, 1).tolist()
-        )
-        captions = list(map(self.units, rows))
-        owners = [image for image in image_ids for _ in range(tokens.shape[1])]
+        captions = []
+        for row in tokens.flatten(0, 1).tolist():
+            captions.append(self.units([token for token in row if token not in drop]))
+        owners: list[int] = []  # the image of each caption
+        for image in image_ids:
+            owners += [image for _ in range(tokens.shape[1])]
         rewards = torch.from_numpy(self.scorer.score(owners, captions))
         lost = (~torch.isfinite(rewards)).nonzero()
         if len(lost):

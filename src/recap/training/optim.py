@@ -72,22 +72,23 @@ def plateaus(schedule: Schedule, scores: Iterable[tuple[int, float]]) -> int:
         elif epoch > first:
             since += 1
         if since > schedule.patience:
-            met, since = met + 1, 0
+            met += 1
+            since = 0
     return met
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
     """Build the stage's optimizer; its rate is set before every step."""
-    plain_radam = stage.optimizer == "radam" and not fast()
+    options: dict[str, Any] = {
+        "lr": 0.0,
+        "betas": stage.betas,
+        "eps": stage.epsilon,
+        "weight_decay": stage.weight_decay,
+    }
+    if stage.optimizer == "radam" and not fast():
+        return torch.optim.RAdam(parameters, **options)  # which has no fused form
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": RAdam}
-    return (torch.optim.RAdam if plain_radam else kinds[stage.optimizer])(
-        parameters,
-        lr=0.0,
-        betas=stage.betas,
-        eps=stage.epsilon,
-        weight_decay=stage.weight_decay,
-        **({} if plain_radam else {"fused": True}),  # torch's RAdam has no fused form
-    )
+    return kinds[stage.optimizer](parameters, **options, fused=True)
 
 
 class RAdam(torch.optim.Adam):
@@ -117,7 +118,8 @@ class RAdam(torch.optim.Adam):
             longest = 2 / (1 - beta2) - 1
             length = longest - 2 * step * beta2**step / correction
             if length <= TRUSTED_LENGTH:
-                group["lr"], group["eps"] = group["lr"] * OUTWEIGHS, OUTWEIGHS
+                group["lr"] *= OUTWEIGHS
+                group["eps"] = OUTWEIGHS
             else:
                 rectification = (
                     (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
@@ -157,7 +159,8 @@ class WeightAverage:
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:
-        self.parameters, self.decay = list(parameters), decay
+        self.parameters = list(parameters)
+        self.decay = decay
         self.averages = [parameter.detach().clone() for parameter in self.parameters]
 
     @torch.no_grad()

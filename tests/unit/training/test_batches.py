@@ -36,3 +36,15 @@ def test_reading_ahead_hands_errors_over():
     assert next(reader) == 1
     with pytest.raises(OSError, match="gone"):
         next(reader)
+
+
+def test_a_training_that_is_cut_short_has_the_first_batches_or_the_first_one_again():
+    whole, few, one = (
+        CaptionBatches(features=Store(), captions=CAPTIONS, images_per_batch=5, seed=3)
+        for _ in range(3)
+    )
+    few.cut(5, one_batch=False)
+    assert few.order(0) == [*whole.order(0), *whole.order(1)][:5]
+    one.cut(4, one_batch=True)
+    assert len(one) == 4
+    assert all(batch == whole.order(0)[0] for batch in one.order(0))

@@ -111,5 +111,5 @@ def test_decoding_waits_once_a_token(config):
             )
         with Waits() as sampling:
             sample(step, model.start(memory), batch, max_length=WORDS, samples=2)
-    assert searching.order == ["read"] * WORDS + ["length"] * 5  # at the end all images leave
+    assert searching.order == ["read"] * WORDS + ["length"]  # at the end all images leave
     assert sampling.order == ["read"] * WORDS

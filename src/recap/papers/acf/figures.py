@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -63,9 +63,10 @@ def partitions(
             if first[a] != first[b] and matrix[a][b] >= threshold:
                 low, high = sorted((first[a], first[b]))
                 first = [low if each == high else each for each in first]
-        layers[layer] = [
-            [e for e, each in enumerate(first) if each == number] for number in sorted(set(first))
-        ]
+        clusters: dict[int, list[int]] = {}
+        for element, number in enumerate(first):
+            clusters.setdefault(number, []).append(element)
+        layers[layer] = list(clusters.values())
     return layers
 
 
@@ -73,11 +74,13 @@ def grid_neighbors(cells: Sequence[int | None], height: int) -> list[tuple[int, 
     """Return pairs of elements in neighboring cells of a grid; None: a cell without one."""
     width = len(cells) // height
     beside = [(t, t + 1) for t in range(len(cells)) if (t + 1) % width]
-    pairs = [
-        (cells[a], cells[b])
-        for a, b in [*beside, *((t, t + width) for t in range(len(cells) - width))]
-    ]
-    return [(a, b) for a, b in pairs if a is not None and b is not None]
+    below = [(t, t + width) for t in range(len(cells) - width)]
+    pairs = []
+    for one, other in beside + below:
+        a, b = cells[one], cells[other]
+        if a is not None and b is not None:
+            pairs.append((a, b))
+    return pairs
 
 
 def tree(layers: Mapping[int, Partition]) -> list[Any]:
@@ -87,26 +90,21 @@ def tree(layers: Mapping[int, Partition]) -> list[Any]:
     A cluster that a layer takes over unchanged is not nested again.
     """
     nodes: dict[int, Any] = {}
-    for number, (_, clusters) in enumerate(sorted(layers.items())):
-        if number == 0:
-            nodes = {element: element for cluster in clusters for element in cluster}
-        children = {
-            cluster[0]: [nodes[element] for element in cluster if element in nodes]
-            for cluster in clusters
-        }
-        nodes = {
-            first: nested[0] if len(nested) == 1 else nested for first, nested in children.items()
-        }
+    for _, clusters in sorted(layers.items()):
+        below = nodes
+        nodes = {}
+        for cluster in clusters:
+            # the lowest layer has elements below it
+            nested = [below[first] for first in cluster if first in below] if below else cluster
+            nodes[cluster[0]] = nested[0] if len(nested) == 1 else nested
     return list(nodes.values())
 
 
 def bracketed(node: Any, words: Sequence[str]) -> str:
     """Return a tree as text: words, and clusters in brackets."""
-    return (
-        words[node]
-        if isinstance(node, int)
-        else f"({' '.join(bracketed(child, words) for child in node)})"
-    )
+    if isinstance(node, int):
+        return words[node]
+    return f"({' '.join(bracketed(child, words) for child in node)})"
 
 
 @torch.no_grad()
@@ -152,7 +150,8 @@ def clusters_of_vectors(
             height, _ = grid_size(vectors, None)
         except ValueError as error:
             raise FeatureError(f"{where} has {vectors} vectors, no square grid to draw") from error
-        boxes, cells = grid_boxes(height), torch.arange(vectors)
+        boxes = grid_boxes(height)
+        cells = torch.arange(vectors)
     else:
         assert stream.boxes is not None and stream.sizes is not None, (
             "a model of regions is given boxes"
@@ -222,13 +221,15 @@ class ClusterMap:
     def text(self) -> dict[str, Any]:
         """Return clusters and trees as plain values: words in brackets, patches as nested lists."""
         words, patches = self.words_of_layer, self.patches_of_layer
+        phrases: dict[str, list[str]] = {}
+        for layer, clusters in words.items():
+            phrases[str(layer)] = []
+            for cluster in clusters:
+                phrases[str(layer)].append(" ".join(self.words[word] for word in cluster))
         return {
             "model": self.label,
             "caption": " ".join(self.words),
-            "phrases": {
-                str(layer): [" ".join(self.words[word] for word in cluster) for cluster in clusters]
-                for layer, clusters in words.items()
-            },
+            "phrases": phrases,
             "tree": [bracketed(node, self.words) for node in tree(words)],
             "patches": {str(layer): clusters for layer, clusters in patches.items()},
             "patch_tree": tree(patches),
@@ -242,9 +243,12 @@ def draw_clusters(figure: ClustersFigure, models: DrawnModels, files: Mapping[st
     """
     corpus = Corpus.read(models.corpus)
     images = shown_images(figure, corpus)
-    each = [caption_with_clusters(figure, models, label, images) for label in models.runs]
-    maps = {image: [drawn for model in each for drawn in model[image]] for image in images}
-    source, names = pictures_of(models.corpus, models.image_roots), corpus.files()
+    maps: dict[int, list[ClusterMap]] = {image: [] for image in images}
+    for label in models.runs:
+        for image, drawn in caption_with_clusters(figure, models, label, images).items():
+            maps[image] += drawn
+    source = pictures_of(models.corpus, models.image_roots)
+    names = corpus.files()
     photos = {image: source.open_rgb(names[image]) for image in images}
     write_clusters(
         maps, photos, heading=models.heading, layers=figure.layers, out=files["clusters.png"]
@@ -270,7 +274,8 @@ def caption_with_clusters(
             ).eval()
     maps: dict[int, list[ClusterMap]] = {image: [] for image in image_ids}
     for image in image_ids:
-        images, words = captioned.sources.read([image]), captioned.words(image)
+        images = captioned.sources.read([image])
+        words = captioned.words(image)
         tokens = torch.tensor([[[BOS, *captioned.captions[image]]]])
         where = f"{models.features[0]}: image {image}"
         for name, model in drawn.items():
@@ -293,19 +298,18 @@ ALONE, GREY = (0.91, 0.91, 0.91), "0.43"
 
 def color(cluster: Sequence[int]) -> tuple[float, float, float]:
     """Return the color of a cluster: that of its first element, kept while it grows."""
-    return (
-        ALONE
-        if len(cluster) == 1
-        else colorsys.hsv_to_rgb((cluster[0] * 4 % HUES) / HUES, 0.65, 0.95)
-    )
+    if len(cluster) == 1:
+        return ALONE
+    return colorsys.hsv_to_rgb((cluster[0] * 4 % HUES) / HUES, 0.65, 0.95)
 
 
 def shaded(photo: NDArray[Any], boxes: Sequence[Box], clusters: Partition) -> NDArray[Any]:
     """Color clusters of several boxes over a photo [Y, X, 3], larger boxes below smaller."""
     colored = photo / 255
-    color_of = {
-        element: color(cluster) for cluster in clusters if len(cluster) > 1 for element in cluster
-    }
+    color_of: dict[int, tuple[float, float, float]] = {}
+    for cluster in clusters:
+        if len(cluster) > 1:
+            color_of.update(dict.fromkeys(cluster, color(cluster)))
     corners = np.array(boxes)  # [N, 4]
     edges = np.rint(corners * [*photo.shape[1::-1], *photo.shape[1::-1]]).astype(int)
     areas = (corners[:, 2:] - corners[:, :2]).prod(1)
@@ -349,7 +353,9 @@ def write_clusters(
     canvas.figure.set_size_inches(width, height - start + GAP)
     with atomic_path(out) as temporary:
         canvas.figure.savefig(temporary, format="png")
-    texts = {str(image): [each.text() for each in drawn] for image, drawn in maps.items()}
+    texts: dict[str, list[dict[str, Any]]] = {}
+    for image, drawn in maps.items():
+        texts[str(image)] = [each.text() for each in drawn]
     write_json(out.with_suffix(".json"), texts)
 
 
@@ -360,64 +366,84 @@ def _panel(
 
     Returns where they end on the right and below.
     """
-    shown = [
-        x
-        for x in sorted({*each.words_of_layer, *each.patches_of_layer})
-        if layers is None or x in layers
-    ]
+    shown = sorted({*each.words_of_layer, *each.patches_of_layer})
+    if layers is not None:
+        shown = [layer for layer in shown if layer in layers]
     words = [plain(word) for word in each.words]
     title = plain(f"{each.label}: {' '.join(words) or '(empty caption)'}")
     _write(axes, GAP, top, title, weight="bold")
-    top += 2 * LINE
+    bottom = _draw_layers(axes, photo, each, words, shown, top + 2 * LINE)
+    letters = max(len(title), sum(len(word) + 2 for word in words))
+    right = GAP + max(max(len(shown) + 1, 4) * (EDGE + GAP), letters * CHAR + GAP)
+    if any(each.words_of_layer.values()):  # not of an empty caption
+        _write(axes, GAP, bottom + GAP, "tree of words", color=GREY)
+        sizes = [(len(word) + 2) * CHAR for word in words]
+        starts, bottom = _draw_tree(axes, each.words_of_layer, sizes, bottom + GAP + LINE)
+        for word, start in starts.items():
+            _write(axes, start, bottom, words[word])
+        bottom += LINE
+    if any(each.patches_of_layer.values()):
+        _write(axes, GAP, bottom + GAP, "tree of feature vectors", color=GREY)
+        vectors = len(_elements(tree(each.patches_of_layer)))
+        sizes = [(right - 2 * GAP) / vectors for _ in range(vectors)]
+        _, bottom = _draw_tree(axes, each.patches_of_layer, sizes, bottom + GAP + LINE)
+    return right, bottom + 2 * GAP
+
+
+def _draw_layers(
+    axes: Axes,
+    photo: NDArray[Any],
+    each: ClusterMap,
+    words: Sequence[str],
+    layers: Sequence[int],
+    top: float,
+) -> float:
+    """Draw the photo, and beside it the clusters of each layer; return where they end below."""
     bottom = top + EDGE
     axes.imshow(photo, extent=(GAP, GAP + EDGE, bottom, top), aspect="auto")
     phrase = bottom + GAP / 2
-    for column, layer in enumerate(shown, start=1):
+    for column, layer in enumerate(layers, start=1):
         left = GAP + column * (EDGE + GAP)
         _write(axes, left, top - LINE, f"layer {layer}", color=GREY)
         if layer in each.patches_of_layer:
             picture = shaded(photo, each.boxes, each.patches_of_layer[layer])
             axes.imshow(picture, extent=(left, left + EDGE, top + EDGE, top), aspect="auto")
-        x, y = left, phrase  # words of one phrase have its color, in lines as wide as a thumbnail
+        # words of one phrase have its color, in lines as wide as a thumbnail
+        x, y = left, phrase
         for cluster in each.words_of_layer.get(layer, []):
             for word in cluster:
                 wide = (len(words[word]) + 1) * CHAR
                 if x > left and x + wide > left + EDGE:
-                    x, y = left, y + LINE
+                    x = left
+                    y += LINE
                 axes.barh(y, wide, LINE - 0.03, x, align="edge", color=color(cluster))
                 _write(axes, x, y, words[word])
-                x, bottom = x + wide, max(bottom, y + LINE)
-    letters = max(len(title), sum(len(word) + 2 for word in words))
-    right = GAP + max(max(len(shown) + 1, 4) * (EDGE + GAP), letters * CHAR + GAP)
-    for name, clusters_of_layer, leaves in (
-        ("tree of words", each.words_of_layer, words),
-        ("tree of feature vectors", each.patches_of_layer, list[str]()),
-    ):
-        if not any(clusters_of_layer.values()):  # of an empty caption
-            continue
-        _write(axes, GAP, bottom + GAP, name, color=GREY)
-        bottom += GAP + LINE
-        order = [element for node in tree(clusters_of_layer) for element in _elements(node)]
-        size = {
-            e: (len(leaves[e]) + 2) * CHAR if leaves else (right - 2 * GAP) / len(order)
-            for e in order
-        }
-        start = dict(zip(order, accumulate(size.values(), initial=GAP), strict=False))
-        # a bar for each cluster, the highest layer at the top
-        for layer in sorted(clusters_of_layer, reverse=True):
-            clusters = clusters_of_layer[layer]
-            bars = [
-                (min(start[e] for e in cluster), sum(size[e] for e in cluster) - 0.02)
-                for cluster in clusters
-            ]
-            axes.broken_barh(
-                bars, (bottom, BAR - 0.02), facecolors=[*map(color, clusters)], linewidth=0
-            )
-            bottom += BAR
-        for element in order if leaves else []:
-            _write(axes, start[element], bottom, leaves[element])
-        bottom += LINE if leaves else 0
-    return right, bottom + 2 * GAP
+                x += wide
+                bottom = max(bottom, y + LINE)
+    return bottom
+
+
+def _draw_tree(
+    axes: Axes, layers: Mapping[int, Partition], sizes: Sequence[float], top: float
+) -> tuple[dict[int, float], float]:
+    """Draw a bar for each cluster, the highest layer at the top.
+
+    `sizes` are the widths of the elements. Returns where each begins, and where the bars end below.
+    """
+    start: dict[int, float] = {}
+    left = GAP
+    for element in _elements(tree(layers)):
+        start[element] = left
+        left += sizes[element]
+    for layer in sorted(layers, reverse=True):
+        bars = []
+        for cluster in layers[layer]:
+            wide = sum(sizes[element] for element in cluster)
+            bars.append((min(start[element] for element in cluster), wide - 0.02))
+        colors = [color(cluster) for cluster in layers[layer]]
+        axes.broken_barh(bars, (top, BAR - 0.02), facecolors=colors, linewidth=0)
+        top += BAR
+    return start, top
 
 
 def _write(axes: Axes, left: float, top: float, text: str, **style: Any) -> None:
@@ -426,18 +452,20 @@ def _write(axes: Axes, left: float, top: float, text: str, **style: Any) -> None
 
 
 def _elements(node: Any) -> list[int]:
-    return (
-        [node]
-        if isinstance(node, int)
-        else [element for child in node for element in _elements(child)]
-    )
+    if isinstance(node, int):
+        return [node]
+    elements = []
+    for child in node:
+        elements += _elements(child)
+    return elements
 
 
 def mutual_argmax(patches: Tensor, words: Tensor) -> tuple[int, float]:
     """Return how many patches [N, D] and words [T, D] are each other's best
     by D_v D_t^T, and that over min(N, T)."""
     scores = patches @ words.T
-    word_of_patch, patch_of_word = scores.argmax(1), scores.argmax(0)
+    word_of_patch = scores.argmax(1)
+    patch_of_word = scores.argmax(0)
     count = int((patch_of_word[word_of_patch] == torch.arange(len(patches))).sum())
     return count, count / min(scores.shape)
 
@@ -461,7 +489,7 @@ def score_alignment(
     largest that there can be.
     """
     image_ids = sorted(Corpus.read(models.corpus).captions(figure.split))
-    scores = {}
+    scores: dict[str, dict[str, float]] = {}
     for label in models.runs:
         captioned = CaptionedImages(models, label, image_ids, beam=figure.beam)
         rows = []
@@ -475,11 +503,9 @@ def score_alignment(
             patches = memory.values[0][memory.mask[0]]
             rows.append((*mutual_argmax(patches, words), late_interaction(patches, words)))
         names = ("mutual_pairs", "mutual_argmax", "late_interaction")
-        means = {
-            name: sum(row[column] for row in rows) / max(1, len(rows))
-            for column, name in enumerate(names)
-        }
-        scores[label] = {"images": len(rows), **means}
+        scores[label] = {"images": len(rows)}
+        for column, name in enumerate(names):
+            scores[label][name] = sum(row[column] for row in rows) / max(1, len(rows))
         log.info(
             f"{label}: {scores[label]['mutual_argmax']:.4f} of the possible pairs over "
             f"{len(image_ids)} images"

@@ -161,7 +161,8 @@ def line_blocks(length: int, rate: int, device: torch.device) -> Tensor:
 @constant
 def grid_blocks(height: int, width: int, rate: int, device: torch.device) -> Tensor:
     """Return the block of each cell of a grid in raster order, [H W]."""
-    down, across = (torch.arange(n, device=device) // rate for n in (height, width))
+    down = torch.arange(height, device=device) // rate
+    across = torch.arange(width, device=device) // rate
     return (down[:, None] * -(-width // rate) + across).flatten()
 
 
@@ -194,7 +195,8 @@ def grid_matrix(log_rows: Tensor, log_columns: Tensor, *, box: str) -> Tensor:
         return (log_rows[:, :, :, None] + log_columns.transpose(1, 2)[..., None]).reshape(
             images, height * width, -1
         )
-    top, left = (lower_of_pairs(n, log_rows.device) for n in (height, width))
+    top = lower_of_pairs(height, log_rows.device)
+    left = lower_of_pairs(width, log_rows.device)
     along_rows = log_rows.index_select(1, top).unflatten(1, (height, height))  # [B, x, y, i, j]
     # [B, i, j, x, y]
     along_columns = log_columns.index_select(1, left).unflatten(1, (width, width))
@@ -214,10 +216,11 @@ def block_means(x: Tensor, mask: Tensor | None, rate: int, *, dims: tuple[int, .
     real = torch.ones_like(x[..., :1]) if mask is None else mask[..., None].to(x.dtype)
     total = x * real
     for dim in dims:
-        after = [0, 0] * (x.dim() - 1 - dim) + [0, -x.shape[dim] % rate]
-        total, real = (
-            pad(part, after).unflatten(dim, (-1, rate)).sum(dim + 1) for part in (total, real)
-        )
+        after = [0, -x.shape[dim] % rate]
+        for _ in range(dim + 1, x.dim()):  # `pad` begins with the last axis
+            after = [0, 0, *after]
+        total = pad(total, after).unflatten(dim, (-1, rate)).sum(dim + 1)
+        real = pad(real, after).unflatten(dim, (-1, rate)).sum(dim + 1)
     return total / real.clamp(min=1)
 
 
@@ -407,7 +410,8 @@ class GridClusters(AdaptiveClusters):
         # [B, W, H, H]
         columns = self.steps(*(cells[..., index].mT for index in (maps - 1, 2 * maps - 1)))
         log_p = self.stacked_steps([rows, columns], before)
-        log_rows, log_columns = (chain(each, self_factor=self.self_factor) for each in log_p)
+        log_rows = chain(log_p[0], self_factor=self.self_factor)
+        log_columns = chain(log_p[1], self_factor=self.self_factor)
         log_c, carried = self.stacked(
             grid_matrix(log_rows, log_columns, box=self.box), log_p, before
         )
@@ -430,7 +434,8 @@ class Window(nn.Module):
     def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
         """As `LineClusters.forward` or `GridClusters.forward`."""
         height, width = grid_size(x.shape[2], self.height)
-        down, across = (distances(n, x.values.device).abs() for n in (height, width))
+        down = distances(height, x.values.device).abs()
+        across = distances(width, x.values.device).abs()
         farthest = (
             torch.maximum(down[:, None, :, None], across[None, :, None]).flatten(2).flatten(0, 1)
         )
@@ -465,7 +470,9 @@ def region_cells(boxes: Tensor, mask: Tensor, height: int) -> Tensor:
     the last column are dummies.
     """
     images, regions, _ = boxes.shape
-    across, down = boxes[..., 0] + boxes[..., 2], boxes[..., 1] + boxes[..., 3]  # twice the centers
+    # twice the centers
+    across = boxes[..., 0] + boxes[..., 2]
+    down = boxes[..., 1] + boxes[..., 3]
     order = across.masked_fill(~mask, torch.inf).argsort(stable=True)
     order = order.masked_fill(~mask.gather(1, order), regions)
     width = -(-regions // height)
@@ -551,7 +558,8 @@ class ClusterDecoderLayer(DecoderLayer):
         before: Carried = below.above if below else ()
         if past is None:
             log_clusters, above = self.clusters(x, before)
-            log_clusters, tokens = self.log_clusters(log_clusters), None
+            log_clusters = self.log_clusters(log_clusters)
+            tokens = None
         else:
             row, above, tokens = self.clusters.step(x, past.carried.tokens, before)
             # Entries of the cache, from the tokens of each beam.
@@ -633,8 +641,7 @@ class Acf(Transformer):
         if self.region_rows is None:
             return super().encode(images)
         stream = images.main
-        if stream.boxes is None:
-            raise ValueError("layout 'regions' needs boxes, but the images have none")
+        assert stream.boxes is not None, "the model asks for boxes"
         regions = stream.mask.shape[1]
         cells = region_cells(stream.boxes, stream.mask, self.region_rows)  # [B, M]
         real = cells < regions

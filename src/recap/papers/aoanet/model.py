@@ -123,9 +123,8 @@ class AoANet(ContextCaptioner):
             d_model=d_model, heads=heads, dropout=attention_dropout
         )
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
-        self.context_dropout, self.output_dropout = (
-            Dropout(settings.context_dropout) for _ in range(2)
-        )
+        self.context_dropout = Dropout(settings.context_dropout)
+        self.output_dropout = Dropout(settings.context_dropout)
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:

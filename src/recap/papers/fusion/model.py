@@ -388,7 +388,8 @@ class StreamEncoder(nn.Module):
             spatial(boxes).expand(len(stream.values), -1, -1, -1, -1) for spatial in self.spatial
         ]
         embedded = self.norm(self.dropout(torch.relu(self.embedding(stream.values))))
-        rows, attn_mask = Rows(embedded[:, None]), needed(key_mask(stream.mask))
+        rows = Rows(embedded[:, None])
+        attn_mask = needed(key_mask(stream.mask))
         for index, layer in enumerate(self.layers):
             rows = run_layer(layer, rows, attn_mask, biases[index % len(biases)], positions)
         return rows.values[:, 0], positions[:, 0].expand(len(stream.values), -1, -1)
@@ -411,17 +412,24 @@ class FusionKeyValues(NamedTuple):
 Masks = tuple[Tensor | None, Tensor | None]
 
 
+class Bare(nn.Module):
+    """In place of a residual connection and its norm: nothing."""
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return f(x), [..., D] -> [..., D]."""
+        return sublayer(x)
+
+
 class FusionAttention(nn.Module):
     """Eq. 18-21.
 
-    `residual` makes what is around each of the four attentions; None: nothing, as Eq. 18-19 print
-    it.
+    `residual` makes what is around each of the four attentions; `Bare` as Eq. 18-19 print it.
 
     The attentions have parameters of their own; the paper does not say whether they share any.
     """
 
     def __init__(
-        self, *, d_model: int, heads: int, gate_bias: bool, residual: Callable[[], Residual] | None
+        self, *, d_model: int, heads: int, gate_bias: bool, residual: Callable[[], nn.Module]
     ) -> None:
         super().__init__()
         self.guidance_second = PositionedAttention(d_model=d_model, heads=heads)
@@ -429,9 +437,7 @@ class FusionAttention(nn.Module):
         self.second = PositionedAttention(d_model=d_model, heads=heads)
         self.grid = PositionedAttention(d_model=d_model, heads=heads)
         self.gate = FusionGate(d_model=d_model, bias=gate_bias)
-        self.around = nn.ModuleDict(
-            {name: residual() for name in FusionKeyValues._fields} if residual else {}
-        )
+        self.around = nn.ModuleDict({name: residual() for name in FusionKeyValues._fields})
 
     def key_value(
         self,
@@ -461,27 +467,34 @@ class FusionAttention(nn.Module):
     def forward(self, words: Rows, image: FusionKeyValues, masks: Masks) -> Rows:
         """Rows of [B, C, T, D], keys and values of the image, masks -> rows of [B, C, T, D]."""
         second_mask, grid_mask = masks
-        # MHA(a, R, R)         (18)
-        l_r = self._attend("guidance_second", words, image.guidance_second, second_mask)
-        # MHA(a, G, G)               (18)
-        l_g = self._attend("guidance_grid", words, image.guidance_grid, grid_mask)
-        # MHA(l_r, G, G)                                 (19)
-        g_t = self._attend("grid", l_r, image.grid, grid_mask)
-        # MHA(l_g, R, R)                           (19)
-        r_t = self._attend("second", l_g, image.second, second_mask)
+        around = self.around
+
+        def attend(
+            attention: nn.Module, residual: nn.Module, query: Rows, key_value: KeyValue, mask: Any
+        ) -> Rows:
+            def of(x: Tensor) -> Tensor:
+                attended: Rows = attention(query.like(x), key_value, attn_mask=mask)
+                return attended.values
+
+            return query.like(residual(query.values, of))
+
+        # MHA(a, R, R) and MHA(a, G, G) (18)
+        l_r = attend(
+            self.guidance_second,
+            around["guidance_second"],
+            words,
+            image.guidance_second,
+            second_mask,
+        )
+        l_g = attend(
+            self.guidance_grid, around["guidance_grid"], words, image.guidance_grid, grid_mask
+        )
+        # MHA(l_r, G, G) and MHA(l_g, R, R) (19)
+        g_t = attend(self.grid, around["grid"], l_r, image.grid, grid_mask)
+        r_t = attend(self.second, around["second"], l_g, image.second, second_mask)
         # (20-21)
         return words.like(
             self.gate(words.values, (l_r.values, l_g.values), (r_t.values, g_t.values))
-        )
-
-    def _attend(self, name: str, query: Rows, key_value: KeyValue, mask: Tensor | None) -> Rows:
-        attention: PositionedAttention = getattr(self, name)
-
-        def attend(x: Tensor) -> Tensor:
-            return attention(query.like(x), key_value, attn_mask=mask).values
-
-        return query.like(
-            self.around[name](query.values, attend) if name in self.around else attend(query.values)
         )
 
 
@@ -528,11 +541,12 @@ class FusionDecoderLayer(TokenLayer):
             d_model=d_model,
             heads=heads,
             gate_bias=settings.gate_bias,
-            residual=residual if add_norm in ("attentions", "both") else None,
+            residual=residual if add_norm in ("attentions", "both") else Bare,
         )
         self.feed_forward = feed_forward()
-        self.around_attention, self.around_feed_forward = residual(), residual()
-        self.around_fusion = residual() if add_norm in ("after_gate", "both") else None
+        self.around_attention = residual()
+        self.around_feed_forward = residual()
+        self.around_fusion = residual() if add_norm in ("after_gate", "both") else Bare()
 
     def image(self, memory: FusionMemory) -> FusionKeyValues:
         """Return keys and values of both streams."""
@@ -561,7 +575,7 @@ class FusionDecoderLayer(TokenLayer):
             return self.fusion(x.like(y), image, cross_mask).values
 
         y = self.around_attention(x.values, attend)
-        y = fuse(y) if self.around_fusion is None else self.around_fusion(y, fuse)
+        y = self.around_fusion(y, fuse)
         return x.like(self.around_feed_forward(y, self.feed_forward)), ()
 
 
@@ -576,7 +590,8 @@ class Fusion(TransformerDecoder[FusionMemory]):
 
     def __init__(self, inputs: InputSpec, settings: FusionModel) -> None:
         super().__init__()
-        d_model, sizes, boxes = settings.d_model, inputs.sizes, settings.second_geometry == "boxes"
+        d_model, sizes = settings.d_model, inputs.sizes
+        boxes = settings.second_geometry == "boxes"
         _, self.second_stream = self.reads(inputs)
         self.decoder_positions = settings.decoder_positions
         self.reads_boxes = (self.second_stream,) if boxes else ()
@@ -652,6 +667,7 @@ class JoinedTransformer(Transformer):
 
     def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
         """Return the projected vectors of both streams, [B, N, D], and their mask [B, N]."""
-        first, second = (images[name] for name in self.streams)
+        first = images[self.streams[0]]
+        second = images[self.streams[1]]
         projected = self.feature_embedding(first.values), self.second_embedding(second.values)
         return torch.relu(torch.cat(projected, 1)), torch.cat([first.mask, second.mask], 1)

@@ -205,7 +205,9 @@ class M2(TransformerDecoder[LevelMemory]):
         """Images -> what every encoder layer gives; vectors that the mask hides change nothing."""
         values, mask = first_vectors(images.main, self.max_vectors, self.padded_to)
         x = self.feature_norm(self.feature_dropout(torch.relu(self.feature_embedding(values))))
-        rows, attn_mask, levels = Rows(x[:, None]), needed(key_mask(mask)), []
+        rows = Rows(x[:, None])
+        attn_mask = needed(key_mask(mask))
+        levels = []
         for layer in self.encoder:
             rows = self.run_layer(layer, rows, attn_mask)
             levels.append(rows.values)

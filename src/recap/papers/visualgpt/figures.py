@@ -187,7 +187,8 @@ def _captions_with_gates(
         with torch.no_grad():
             memory = run.model.encode(run.sources.read(batch))
         # each [L, B, T]
-        visual, language = (gates[:, :, 0] for gates in visual_gates(run.model, tokens, memory))
+        visual, language = visual_gates(run.model, tokens, memory)
+        visual, language = visual[:, :, 0], language[:, :, 0]
         for index, image in enumerate(batch):
             pieces = pieces_of_words(run.vocabulary, run.captions[image])
             yield CaptionGates(
@@ -211,13 +212,19 @@ def pieces_of_words(vocabulary: AnyVocabulary, tokens: Sequence[int]) -> list[sl
 
 def visual_scores(captions: Sequence[CaptionGates]) -> list[list[float]]:
     """Return the visual score of each word of each caption, normalized over all to 0 .. 1."""
-    gates = [[layers[-1] for layers in caption.visual] for caption in captions]
-    every = [gate for caption in gates for gate in caption]
-    low, high = min(every, default=0.0), max(every, default=0.0)
-    return [
-        [(gate - low) / (high - low) if high > low else 0.5 for gate in caption]
-        for caption in gates
-    ]
+    every: list[float] = []
+    for caption in captions:
+        every += [layers[-1] for layers in caption.visual]
+    low = min(every, default=0.0)
+    high = max(every, default=0.0)
+
+    def score(gate: float) -> float:
+        return (gate - low) / (high - low) if high > low else 0.5
+
+    scores = []
+    for caption in captions:
+        scores.append([score(layers[-1]) for layers in caption.visual])
+    return scores
 
 
 def write_part_scores(
@@ -234,27 +241,22 @@ def write_part_scores(
     for one, score in zip(chain.from_iterable(tags), chain.from_iterable(scores), strict=True):
         parts[kind_of(one)].append(score)
     ordered = sorted(parts, key=lambda part: -fmean(parts[part]))
-    rows = [
-        (part, parts.get(part, []), printed.get(part))
-        for part in dict.fromkeys([*ordered, *printed])
-    ]
+    shown = dict.fromkeys([*ordered, *printed])
+    means = {part: fmean(values) for part, values in parts.items()}
     header = ("part_of_speech", "words", "visual_score", "printed")
-    cells = (
-        (part, len(values), fmean(values) if values else None, score)
-        for part, values, score in rows
-    )
+    cells = [(part, len(parts.get(part, [])), means.get(part), printed.get(part)) for part in shown]
     _write_csv(out["parts.csv"], header, cells)
     heading = f"Visual score by part of speech, tagged by {TAGGER}  |  {heading}"
-    with _bars(out["parts.png"], heading, len(rows)) as axes:
-        means = [fmean(values) if values else 0.0 for _, values, _ in rows]
-        axes.barh(range(len(rows)), means, color=COLOURS[0], label="here")
-        marked = [(score, place) for place, (*_, score) in enumerate(rows) if score is not None]
-        if marked:
-            axes.plot(
-                *zip(*marked, strict=True), "D", color=COLOURS[1], markersize=6, label="printed"
-            )
+    with _bars(out["parts.png"], heading, len(shown)) as axes:
+        ours = [means.get(part, 0.0) for part in shown]
+        axes.barh(range(len(shown)), ours, color=COLOURS[0], label="here")
+        marks = [(printed[part], place) for place, part in enumerate(shown) if part in printed]
+        if marks:
+            values, places = zip(*marks, strict=True)
+            axes.plot(values, places, "D", color=COLOURS[1], markersize=6, label="printed")
             axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-        axes.set_yticks(range(len(rows)), [f"{part} ({len(values):,})" for part, values, _ in rows])
+        labels = [f"{part} ({words:,})" for part, words, *_ in cells]
+        axes.set_yticks(range(len(shown)), labels)
         axes.set_xlim(0, 1)
         axes.set_xlabel("mean visual score of the words (number of words in brackets)")
 
@@ -294,19 +296,14 @@ def write_gates(captions: Sequence[CaptionGates], *, heading: str, out: Mapping[
 
 def _draw_layers(axes: Axes, captions: Sequence[CaptionGates]) -> None:
     """Draw box plots of both gates by decoder layer, over all words."""
+    visual: list[list[float]] = []
+    language: list[list[float]] = []
+    for caption in captions:
+        visual += caption.visual
+        language += caption.language
     for offset, color, label, gates in (
-        (
-            -0.18,
-            COLOURS[0],
-            "visual gate",
-            [layers for caption in captions for layers in caption.visual],
-        ),
-        (
-            0.18,
-            COLOURS[1],
-            "language gate",
-            [layers for caption in captions for layers in caption.language],
-        ),
+        (-0.18, COLOURS[0], "visual gate", visual),
+        (0.18, COLOURS[1], "language gate", language),
     ):
         values: list[Any] = list(zip(*gates, strict=True))
         places = [layer + offset for layer in range(len(values))]
@@ -362,7 +359,8 @@ def write_words(
             column = line = 0
             for word, score in zip(captions[number].words, scores[number], strict=True):
                 if column and column + len(word) > COLUMNS:
-                    column, line = 0, line + 1
+                    column = 0
+                    line += 1
                 style = {"color": color(score), "family": "monospace"}
                 text.text(column, line + 0.35, plain(word), fontsize=12, weight="bold", **style)
                 text.text(column, line + 0.65, f"{score:.2f}", fontsize=7, **style)
@@ -380,17 +378,19 @@ def draw_shares(
     figure: PartsOfSpeechFigure, models: DrawnModels, files: Mapping[str, Path]
 ) -> None:
     """Draw and write the share of each part of speech in the training captions and in a text."""
-    corpus, (text,) = Corpus.read(models.corpus), models.texts
-    captions = _spread(
-        lambda: (
-            words for texts in corpus.captions("train").values() for words in _sentences(texts)
-        )
-    )
-    ours = _shares(tag(captions), models.corpus)
+    corpus = Corpus.read(models.corpus)
+    (text,) = models.texts
+
+    def of_captions() -> Iterator[list[str]]:
+        for texts in corpus.captions("train").values():
+            yield from _sentences(texts)
+
+    ours = _shares(tag(_spread(of_captions)), models.corpus)
     other = _shares(tag(_spread(lambda: _words(text))), text)
     rows = []
     for part in ours | other:
-        share, reference = ours.get(part, 0.0), other.get(part, 0.0)
+        share = ours.get(part, 0.0)
+        reference = other.get(part, 0.0)
         above = 100 * (share / reference - 1) if reference else None
         rows.append((part, share, reference, above, figure.printed.get(part)))
     rows.sort(key=lambda row: (-row[1], row[0]))

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -87,7 +88,8 @@ class SelfResurrecting(nn.Module):
             if form == "released"
             else None
         )
-        self.visual, self.language = nn.Identity(), nn.Identity()  # which `visual_gates` reads
+        self.visual = nn.Identity()  # which `visual_gates` reads, as the next
+        self.language = nn.Identity()
 
     def forward(self, state: Tensor, levels: Tensor) -> Tensor:
         """Eq. 4: state [..., D] and each level's [L, ..., D] -> [..., D]."""
@@ -104,7 +106,8 @@ class SelfResurrecting(nn.Module):
         else:
             visual = 1 - self.activation(self.gates[level](torch.cat([state, seen], -1)))
         language = 1 - visual
-        visual, language = (gate * (gate > self.tau) for gate in (visual, language))
+        visual = visual * (visual > self.tau)
+        language = language * (language > self.tau)
         if not self.normalized:
             return visual, language
         both = visual + language
@@ -179,7 +182,8 @@ class VisualBlock(Gpt2Block, TokenLayer):
     """
 
     def __init__(self, settings: VisualGptModel) -> None:
-        fusion, d_model, heads = Fusion(settings), settings.d_model, settings.heads
+        fusion = Fusion(settings)
+        d_model, heads = settings.d_model, settings.heads
         super().__init__(
             d_model=d_model,
             heads=heads,
@@ -298,19 +302,15 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
     def _initialize(self, initialization: str, copy_layers: bool) -> None:
         """Draw the random weights; what pretrained weights do not bring keeps them."""
         blocks: Stack[VisualBlock] = self.decoder.blocks
-        drawn = [
-            self.feature_embedding,
-            self.encoder,
-            *([self.decoder] if initialization == "xavier" else []),
-        ]
-        for parameter in (parameter for module in drawn for parameter in module.parameters()):
-            if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)
+        drawn: list[nn.Module] = [self.feature_embedding, self.encoder]
+        if initialization == "xavier":
+            drawn.append(self.decoder)
+        for module in drawn:
+            for parameter in module.parameters():
+                if parameter.dim() > 1:
+                    nn.init.xavier_uniform_(parameter)
         if initialization != "xavier":
-            gates = [
-                {name: value.clone() for name, value in block.fusion.state_dict().items()}
-                for block in blocks
-            ]
+            gates = [deepcopy(block.fusion.state_dict()) for block in blocks]
             initialize(self.decoder)
             for block, gate in zip(blocks, gates, strict=True):
                 block.fusion.load_state_dict(gate)  # torch's own initialization stays
@@ -326,7 +326,8 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         values, mask = first_vectors(images.main, self.max_vectors, self.padded_to)
         x = gelu(self.feature_embedding(values), approximate="tanh")
         rows = Rows(self.feature_norm(self.feature_dropout(x))[:, None])  # [B, 1, N, D]
-        attn_mask, levels = key_mask(mask), []
+        attn_mask = key_mask(mask)
+        levels = []
         for layer in self.encoder:
             rows = self.run_layer(layer, rows, attn_mask)
             levels.append(rows.values)
@@ -387,9 +388,9 @@ def visual_gates(model: Captioner, tokens: Tensor, memory: Memory) -> tuple[Tens
             hooks.enter_context(gate.language.register_forward_hook(partial(read, "language")))
         model.decode(tokens, memory)
     # A layer's gates are called once per level.
-    visual, language = (
-        torch.stack(side).unflatten(0, (len(gates), -1)).mean(1) for side in means.values()
-    )
+    levels = (len(gates), -1)
+    visual = torch.stack(means["visual"]).unflatten(0, levels).mean(1)
+    language = torch.stack(means["language"]).unflatten(0, levels).mean(1)
     return visual, language
 
 

@@ -66,22 +66,22 @@ def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
     """
     inner = tensors["encoder.0.feed_forward.inner.weight"]
     gpt2 = tensors["decoder.blocks.0.feed_forward.inner.weight"]
-    memory, gates, aoa = (
-        any(part in name for name in tensors) for part in ("memory_key", ".fusion.gate.", ".aoa.")
-    )
+    memory = any("memory_key" in name for name in tensors)
     refined = any(name.startswith("encoder.") and ".aoa." in name for name in tensors)
-    fusion = (
-        "aoa_baseline"
-        if refined
-        else "aoa"
-        if aoa
-        else "plain"
-        if not gates
-        else "meshed"
-        if memory
-        else "srau"
-    )
-    slots = {"memory_slots": tensors["encoder.0.attention.memory_key"].shape[-2]} if memory else {}
+    if refined:
+        fusion = "aoa_baseline"
+    elif any(".aoa." in name for name in tensors):
+        fusion = "aoa"
+    elif not any(".fusion.gate." in name for name in tensors):
+        fusion = "plain"
+    elif memory:
+        fusion = "meshed"
+    else:
+        fusion = "srau"
+    encoder: dict[str, Any] = {"encoder": "aoa_baseline" if refined else "plain"}
+    if memory:
+        slots = tensors["encoder.0.attention.memory_key"].shape[-2]
+        encoder = {"encoder": "memory", "memory_slots": slots}
     return {
         "kind": "visual_gpt",
         "d_model": gpt2.shape[1],
@@ -91,9 +91,8 @@ def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
         "positions": len(tensors["decoder.position_embedding.weight"]),
         "encoder_layers": layers(tensors, "encoder"),
         "d_encoder_feed_forward": inner.shape[0],
-        "encoder": "memory" if memory else "aoa_baseline" if refined else "plain",
+        **encoder,
         "fusion": fusion,
-        **slots,
         "max_vectors": 50,
         "padded_vectors": "attended",
         "pretrained": False,

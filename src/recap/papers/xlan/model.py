@@ -1,8 +1,8 @@
 """X-LAN, X-Linear attention in encoder and decoder around an LSTM, and the X-Transformer.
 
 Paper: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning"; code:
-JDAI-CV/image-captioning, not opened here. With s the activation and * the elementwise product, for
-each of H heads (the paper prints one):
+JDAI-CV/image-captioning, known from its released weights and from reports. With s the activation
+and * the elementwise product, for each of H heads (the paper prints one):
 
     B_i  = s(W_k k_i) * s(W_q^k Q)                        query with key       (2)
     B'_i = ReLU(W_B^k B_i),  b_i = softmax_i(W_b B'_i)    spatial attention    (3)
@@ -11,7 +11,7 @@ each of H heads (the paper prints one):
 
 s is ReLU, or an exponential unit (Eq. 9: then the Taylor series holds every order of interaction).
 The query of Eq. 6 does not depend on i and is taken out of the sum. Conventional attention (Eq. 1)
-is `AdditiveAttention` of `recap.nn`. As the released code has it, where that differs from the
+is `AdditiveAttention` of `recap.nn`. As the released model has it, where that differs from the
 paper:
   - 8 heads (D_B = 8 x 128, D_c = 8 x 64) that share W_B^k, W_b and W_e; CELU(1.3); every projection
     is group-normalized, one group per head; keys and values are updated as one;
@@ -132,10 +132,13 @@ class XLinear(Attention):
         projection = partial(
             Projection, d_model=d_model, heads=heads, activation_name=activation_name, alpha=alpha
         )
-        self.query_key, self.key, self.query_value, self.value = (projection() for _ in range(4))
-        self.joint = nn.Linear(width, d_joint)
-        self.spatial = nn.Linear(d_joint, 1)
-        self.channel = nn.Linear(d_joint, width)
+        self.query_key = projection()  # W_q^k
+        self.key = projection()  # W_k
+        self.query_value = projection()  # W_q^v
+        self.value = projection()  # W_v
+        self.joint = nn.Linear(width, d_joint)  # W_B^k
+        self.spatial = nn.Linear(d_joint, 1)  # W_b
+        self.channel = nn.Linear(d_joint, width)  # W_e
         self.dropout = Dropout(dropout)
         self.weights = nn.Identity()
 
@@ -223,7 +226,8 @@ class XLanEncoder(nn.Module):
 
     def forward(self, regions: Tensor, mask: Tensor) -> GlobalMemory:
         """[B, N, D], [B, N] -> updated regions and global vector."""
-        x, attn_mask = regions[:, None], key_mask(mask)
+        x = regions[:, None]
+        attn_mask = key_mask(mask)
         g = masked_mean(regions, mask)[:, None, None]  # [B, 1, 1, D]
         summaries = [g]
         for block, mix in zip(self.blocks, self.mixes, strict=True):
@@ -278,9 +282,8 @@ class XLan(ContextCaptioner):
         )
         self.attention_dropout = Dropout(settings.attention_dropout)
         self.attended = AttendedState(d_model=d_model)
-        self.context_dropout, self.output_dropout = (
-            Dropout(settings.context_dropout) for _ in range(2)
-        )
+        self.context_dropout = Dropout(settings.context_dropout)
+        self.output_dropout = Dropout(settings.context_dropout)
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
@@ -342,7 +345,9 @@ class XEncoderLayer(nn.Module):
 
     def __init__(self, *, block: XLinear, update: Update, dropout: float) -> None:
         super().__init__()
-        self.block, self.update, self.dropout = block, update, Dropout(dropout)
+        self.block = block
+        self.update = update
+        self.dropout = Dropout(dropout)
 
     def forward(self, g: Tensor, x: Tensor, attn_mask: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 1, 1, D], [B, 1, N, D] and a mask [B, 1, 1, N] -> new g and x."""
@@ -365,7 +370,8 @@ class XDecoderLayer(nn.Module):
         self.words = words  # of the tokens so far
         self.image = image
         self.update = update
-        self.words_norm, self.image_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.words_norm = nn.LayerNorm(d_model)
+        self.image_norm = nn.LayerNorm(d_model)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -421,7 +427,8 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
 
     def __init__(self, inputs: InputSpec, settings: XTransformerModel) -> None:
         super().__init__()
-        d_model, block = settings.d_model, x_linear(settings)
+        d_model = settings.d_model
+        block = x_linear(settings)
         update = partial(
             Update,
             d_model=d_model,
@@ -444,7 +451,8 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
         self.word_dropout = Dropout(settings.word_dropout)
-        self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
+        self.image_side = CeluNorm(d_model)
+        self.word_side = CeluNorm(d_model)
         self.decoder = Stack[XDecoderLayer](
             XDecoderLayer(
                 d_model=d_model,
@@ -462,11 +470,14 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
 
     def encode(self, images: Images) -> GlobalMemory:
         """Images -> vectors and global vector; vectors that the mask hides change nothing."""
-        features, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
+        features = images.main.values[:, : self.max_vectors]
+        mask = images.main.mask[:, : self.max_vectors]
         x = self.feature_dropout(
             self.feature_norm(celu(self.feature_embedding(features), CELU_ALPHA))
         )
-        g, x, attn_mask = masked_mean(x, mask)[:, None, None], x[:, None], key_mask(mask)
+        g = masked_mean(x, mask)[:, None, None]
+        x = x[:, None]
+        attn_mask = key_mask(mask)
         summaries = [g]
         for layer in self.encoder:
             g, x = layer(g, x, attn_mask)
@@ -487,7 +498,8 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         # g_0 = dropout(A(global) * B(mean of the tokens so far))
         branch = Rows.pack(self.image_side(memory.summary)[:, None, None].expand_as(x), index)
         g = branch.like(self.dropout(branch.values * self.word_side(Rows.pack(mean, index).values)))
-        rows, summaries = Rows.pack(x, index), [g.values]
+        rows = Rows.pack(x, index)
+        summaries = [g.values]
         for layer in self.decoder:
             image = layer.image.key_value(Rows(memory.values[:, None]))
             own = layer.words.key_value(rows)
@@ -519,7 +531,8 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
 
     def start(self, memory: GlobalMemory) -> XTransformerState:
         """Project the image's keys once per layer and open an empty cache."""
-        images, device = len(memory.values), memory.values.device
+        images = len(memory.values)
+        device = memory.values.device
         return XTransformerState(
             memory,
             cache=KeyValueCache.empty(images, len(self.decoder), device),
@@ -544,7 +557,9 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         total = state.total + (x.values * new[..., None])[:, :, 0]
         mean = total / mask.sum(-1, keepdim=True).clamp(min=1)
         g = Rows(self.dropout(state.image_branch[:, None, None] * self.word_side(mean[:, :, None])))
-        summaries, self_mask, cross_mask = [g.values], key_mask(mask), key_mask(state.memory.mask)
+        summaries = [g.values]
+        self_mask = key_mask(mask)
+        cross_mask = key_mask(state.memory.mask)
         for index, layer in enumerate(self.decoder):
             cache.append(index, layer.words.key_value(x))
             own = cache.per_beam(index)  # pairs are costly here, so that a beam's copies pay
@@ -628,9 +643,13 @@ class _Pool(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, weight, spatial, mean_weights, *joint = ctx.saved_tensors
         d_scores, d_means = grads
-        scaled, width = weight * ctx.scale, len(weight)
-        d_q, d_k = torch.empty_like(q), torch.empty_like(k)
-        d_weight, d_bias, d_spatial = (torch.zeros_like(x) for x in (weight, spatial, spatial))
+        scaled = weight * ctx.scale
+        width = len(weight)
+        d_q = torch.empty_like(q)
+        d_k = torch.empty_like(k)
+        d_weight = torch.zeros_like(weight)
+        d_bias = torch.zeros_like(spatial)
+        d_spatial = torch.zeros_like(spatial)
         for part, chunk in zip(_chunks(q, k), joint, strict=True):
             d_chunk_scores = d_scores[part]
             d_spatial += chunk.view(-1, width).mT @ d_chunk_scores.reshape(-1)

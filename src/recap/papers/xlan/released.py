@@ -133,7 +133,8 @@ def xlan_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, 
 
 def x_transformer_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
     """Return the X-Transformer's settings: sizes from shapes, the rest from `config.yml`."""
-    encoder, decoder = (layers(tensors, stack) for stack in ("encoder", "decoder"))
+    encoder = layers(tensors, "encoder")
+    decoder = layers(tensors, "decoder")
     depths = {f"{BLOCK}.ENCODE_LAYERS": encoder, f"{BLOCK}.DECODE_LAYERS": decoder}
     agree(options, {"MODEL.TYPE": "XTransformer", **depths})
     # without its file: as its published one has it

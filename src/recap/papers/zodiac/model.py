@@ -105,12 +105,15 @@ def intensity_pool(
     # A caption may be padding alone, or a mask hide everything:
     # then nothing is counted, and `clamp` divides by 1.
     if scope == "prefix":
-        sums, counts = rows.cumsum(-1), counts.cumsum(-1)
+        sums = rows.cumsum(-1)
+        counts = counts.cumsum(-1)
         if before is not None:
-            sums, counts = sums + before.total[..., None], counts + before.entries[..., None]
+            sums = sums + before.total[..., None]
+            counts = counts + before.entries[..., None]
         return sums / counts.clamp(min=1), RunningPool(sums[..., -1], counts[..., -1])
     if token_mask is not None:
-        rows, counts = rows * token_mask, counts * token_mask
+        rows = rows * token_mask
+        counts = counts * token_mask
     over = {"head": (3,), "image": (2, 3), "global": (0, 1, 2, 3)}[scope]
     return rows.sum(over, keepdim=True) / counts.sum(over, keepdim=True).clamp(min=1), None
 
@@ -179,7 +182,8 @@ class ZodiacMultiHead(Attention):
         # broadcastable to [B, C, H, T, N]
         mask = None if attn_mask is None else attn_mask[:, :, None]
         token_mask = None if query.token_mask is None else query.token_mask[:, :, None]
-        x, (k, v) = query.map(self.gelu), key_value
+        x = query.map(self.gelu)
+        k, v = key_value
         q1 = self.activated(self.query, x)  # [B, C, H, T, K]
         weights = self.weights(refined_map(q1, k, mask=mask, activation=self.gelu))
         attended = dropout(shared_product(weights, v), self.dropout, self.training)  # Eq. 3
@@ -285,7 +289,8 @@ class Zodiac(Transformer):
         """As `Transformer.start`; without a cache, only the tokens so far are carried."""
         if self.packs:
             return super().start(memory)
-        images, device = len(memory.values), memory.values.device
+        images = len(memory.values)
+        device = memory.values.device
         tokens = torch.empty(images, 1, 0, dtype=torch.long, device=device)
         return PrefixState(
             memory,

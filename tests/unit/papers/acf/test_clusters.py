@@ -139,11 +139,6 @@ def test_vectors_that_are_no_grid_are_refused():
         model.encode(
             Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool))
         )
-    regions = built(config(layout="regions", sampling_rate=1))
-    with pytest.raises(ValueError, match="needs boxes"):
-        regions.encode(
-            Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool))
-        )
 
 
 @pytest.mark.parametrize(
