@@ -53,22 +53,19 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
             pictures[paths.outside(file)] = replace(each, tsv=paths.outside(each.tsv))
     missing: dict[str, Requirement] = {}
     from_hub: dict[str, Requirement] = {}
-    for product, named_by, needs in _needs(paths, model):
-        if product is not None and Path(product).exists():
-            continue
-        for path in needs:
-            if path.startswith(HUB):
-                entry = listed.get(path.partition("@")[0].replace(HUB, "hub/", 1))
-                from_hub[path] = Requirement(path, named_by, entry, "hub")
-            elif not Path(path).exists():
-                needed = _missing(path, named_by, plan.profile.inputs, listed, pictures.get(path))
-                missing[path] = needed
-                if (archive := needed.archive) is None:
-                    continue
-                place = paths.outside(archive.name)
-                if not Path(place).exists():
-                    how: How = "fetch" if archive.urls else "hand"
-                    missing.setdefault(place, Requirement(place, versions.name, archive, how))
+    for path, named_by in _wanted(paths, model):
+        if path.startswith(HUB):
+            entry = listed.get(path.partition("@")[0].replace(HUB, "hub/", 1))
+            from_hub[path] = Requirement(path, named_by, entry, "hub")
+        elif not Path(path).exists():
+            needed = _missing(path, named_by, plan.profile.inputs, listed, pictures.get(path))
+            missing[path] = needed
+            if (archive := needed.archive) is None:
+                continue
+            place = paths.outside(archive.name)
+            if not Path(place).exists():
+                how: How = "fetch" if archive.urls else "hand"
+                missing.setdefault(place, Requirement(place, versions.name, archive, how))
     return [*missing.values(), *from_hub.values()]
 
 
@@ -90,6 +87,14 @@ def _missing(
     elif pictures or (entry and entry.urls and entry.name == name):
         how = "fetch"
     return Requirement(path, named_by, entry, how, archive, pictures)
+
+
+def _wanted(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str, str]]:
+    """Yield the outside files and names of the hub of products that are still to be made."""
+    for product, named_by, needs in _needs(paths, model):
+        if product is None or not Path(product).exists():
+            for path in needs:
+                yield path, named_by
 
 
 Need = tuple[str | None, str, Iterable[str]]

@@ -419,16 +419,20 @@ def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
     rows = []
     for row in values["rows"]:
         if part in (row.get("parts") or values["parts"]):
-            line = {key: value for key, value in row.items() if key not in ("parts", *_BY_PART)}
-            for key in _BY_PART:
-                if part in row.get(key, {}):
-                    line[key] = row[key][part]
-            rows.append(line)
+            rows.append(_row_of(row, part))
     table |= {"defaults": defaults, "rows": rows}
     selections = selections_over(values.get("selections", []), [row["id"] for row in rows])
     if selections:
         table["selections"] = selections
     return table
+
+
+def _row_of(row: dict[str, Any], part: str) -> dict[str, Any]:
+    line = {key: value for key, value in row.items() if key not in ("parts", *_BY_PART)}
+    for key in _BY_PART:
+        if part in row.get(key, {}):
+            line[key] = row[key][part]
+    return line
 
 
 def selections_over(selections: list[dict[str, Any]], ids: Collection[str]) -> list[dict[str, Any]]:
