@@ -138,10 +138,6 @@ def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Imag
         each: dict(zip(columns, of_image, strict=True))
         for each, of_image in zip(ids, values, strict=True)
     }
-    if scores.keys() != captions.keys():
-        raise DataError(
-            f"{folder}: its captions and scores are of other images; evaluate this run again"
-        )
     parts = scored.parts() if isinstance(scored, Run) else []
     stages: dict[str, None] = {}
     for part in parts:
