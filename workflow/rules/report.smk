@@ -1,6 +1,6 @@
 """What a reader sees beside tables: samples, figures, the report, and runs in MLflow."""
 
-from recap.plan.jobs import curve_runs
+from recap.plan.jobs import curve_runs, table_spec
 from recap.plan.run import baseline, row_runs
 
 FIGURES = f"{REPORTS}/figures"

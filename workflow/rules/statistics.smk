@@ -1,6 +1,8 @@
 """Tables: tests and intervals from the scores of their rows, in all formats."""
 
-from recap.plan.jobs import selection_files, selection_spec, table_spec, training_files, trainings
+from pydantic_core import to_jsonable_python
+
+from recap.plan.jobs import compared, selection_files, selection_spec, training_files
 from recap.statistics.scores import ANSWER, sent_captions
 
 STATISTICS = f"{R}/statistics/{{table}}.json"
@@ -45,13 +47,10 @@ def table_scores(w):
 def compared_spec(w):
     """Return a table with its seeds, and the trainings and server's answers behind it."""
     name = TABLE_IDS[w.table]
-    folders = {
-        run: [f"{R}/runs/{path}" for path in paths] for run, paths in trainings(PLAN, name).items()
-    }
-    sources = {"trainings": folders, "server": server_folders(name)}
-    return as_json(
-        {**table_spec(PLAN, name), **{key: value for key, value in sources.items() if value}}
-    )
+    spec = compared(PLAN, name, Path(R) / "runs")
+    if server := server_folders(name):
+        spec["server"] = server
+    return as_json(to_jsonable_python(spec))
 
 
 def selection_records(names):

@@ -154,12 +154,13 @@ class Amounts:
 
         None if a parameter file does not say their sizes.
         """
-        stores = [self.stored(run.dataset, name) for name in self.plan.feature_names(run.features)]
-        return (
-            {name: stream for store in stores for name, stream in store.items()}
-            if all(stores)
-            else {}
-        )
+        streams: dict[str, StoredStream] = {}
+        for name in self.plan.feature_names(run.features):
+            store = self.stored(run.dataset, name)
+            if not store:
+                return {}
+            streams |= store
+        return streams
 
     def stored(self, dataset: str, features: str) -> dict[str, StoredStream]:
         """Return the streams of one store: the vectors of all pictures of an image."""

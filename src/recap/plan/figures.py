@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import attrgetter, getitem
 from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.scaling import check_scales
+from recap.settings import Row, Table
 from recap.settings.figures import Figure, FigureFile, Line, ModelFigure, Point
 
 if TYPE_CHECKING:
@@ -18,12 +17,11 @@ if TYPE_CHECKING:
 
 def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
     """Return a figure whose tables are planned, with its axis at the profile's scale."""
-    if file.line_of == "table" and (
-        unknown := [table for table in file.labels if table not in file.tables]
-    ):
-        raise UnknownName(f"figure {name!r}: labels: {unknown[0]!r} is none of its tables")
     by_row = file.line_of == "row"
-    section, *keys = file.x.setting.split(".")
+    if not by_row:
+        for table in file.labels:
+            if table not in file.tables:
+                raise UnknownName(f"figure {name!r}: labels: {table!r} is none of its tables")
     lines: dict[str, list[Point]] = {key: [] for key in file.labels}
     for table in file.tables if by_row else file.labels:
         rows = {row.id: row for row in plan.tables[table].rows}
@@ -33,16 +31,9 @@ def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
                     f"figure {name!r}: table {table!r} has no row {row_id!r}; "
                     f"{nearest(row_id, rows)}"
                 )
-            spec: Any = plan.spec(f"{section}s", getattr(rows[row_id], section))
-            try:
-                x = float(reduce(getitem, keys, spec)) * file.x.factor
-            except (KeyError, TypeError, ValueError):
-                raise ConfigError(
-                    f"figure {name!r}: row {row_id!r} has no number {file.x.setting!r}"
-                ) from None
-            lines[row_id if by_row else table].append(
-                Point(x=x, table=file_name(table), row=row_id)
-            )
+            x = _setting(plan, name, rows[row_id], file.x.setting) * file.x.factor
+            point = Point(x=x, table=file_name(table), row=row_id)
+            lines[row_id if by_row else table].append(point)
     return Figure(
         title=file.title,
         scale=plan.scale_text(file.tables),
@@ -54,6 +45,18 @@ def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
             for key, points in lines.items()
         ],
     )
+
+
+def _setting(plan: RunPlan, figure: str, row: Row, setting: str) -> float:
+    """Return the number of a row's setting, ``recipe.xe.epochs``."""
+    section, *keys = setting.split(".")
+    value: Any = plan.spec(f"{section}s", getattr(row, section))
+    try:
+        for key in keys:
+            value = value[key]
+        return float(value)
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(f"figure {figure!r}: row {row.id!r} has no number {setting!r}") from None
 
 
 @dataclass(frozen=True)
@@ -84,45 +87,60 @@ def model_figures(plan: RunPlan) -> list[PlannedFigure]:
     What is not drawn or run at the scale is left out.
     """
     planned: dict[str, PlannedFigure] = {}
-    listed = [
-        (table_id, settings)
-        for table_id in plan.tables
-        for settings in plan.get("tables", table_id).figures
-    ]
-    for table_id, settings in listed:
-        table = plan.tables[table_id]
-        where = f"table {table_id!r}: figure of kind {settings.kind!r}"
-        check_scales(plan.params, settings.scales, where)
-        rows = [
-            row
-            for row in table.rows
-            if row.id in settings.rows or not (settings.rows or row.ensemble)
-        ]
-        if not rows or (settings.scales is not None and plan.profile.scale not in settings.scales):
-            continue
-        if settings.most_rows is not None and len(rows) > settings.most_rows:
-            raise ConfigError(
-                f"{where}: it shows {settings.most_rows} at most; name that many of its rows in "
-                "`rows`"
-            )
-        read = attrgetter("dataset", "features") if settings.needs_models else attrgetter("dataset")
-        if other := next((row for row in rows if read(row) != read(rows[0])), None):
-            raise ConfigError(
-                f"{where}: {rows[0].id!r} and {other.id!r} differ in data; name one in `rows`"
-            )
-        labels = tuple(row.label for row in rows)
-        if len(set(labels)) < len(labels):
-            raise ConfigError(
-                f"{where}: two of its rows have the same label ({', '.join(labels)}); change one"
-            )
-        figure = PlannedFigure(
-            settings=settings,
-            table=table_id,
-            begin="_".join(filter(None, [file_name(table_id), settings.name])),
-            runs=tuple(plan.weights(row_runs(row, plan.seeds[table_id])[0]) for row in rows),
-            labels=labels,
-            heading="  |  ".join(filter(None, [table.title, table.scale])),
-        )
-        if planned.setdefault(figure.name, figure) is not figure:
-            raise ConfigError(f"{where}: it is there twice; give one of them a `name`")
+    for table_id in plan.tables:
+        for settings in plan.get("tables", table_id).figures:
+            where = f"table {table_id!r}: figure of kind {settings.kind!r}"
+            check_scales(plan.params, settings.scales, where)
+            rows = _figure_rows(plan.tables[table_id], settings)
+            here = settings.scales is None or plan.profile.scale in settings.scales
+            if not rows or not here:
+                continue
+            _check_rows(settings, rows, where)
+            figure = _model_figure(plan, table_id, settings, rows)
+            if planned.setdefault(figure.name, figure) is not figure:
+                raise ConfigError(f"{where}: it is there twice; give one of them a `name`")
     return list(planned.values())
+
+
+def _figure_rows(table: Table, settings: ModelFigure) -> list[Row]:
+    """Return the rows that a figure shows: those that it names, else all of single models."""
+    if settings.rows:
+        return [row for row in table.rows if row.id in settings.rows]
+    return [row for row in table.rows if not row.ensemble]
+
+
+def _check_rows(settings: ModelFigure, rows: list[Row], where: str) -> None:
+    """Refuse rows that one figure cannot show together."""
+    if settings.most_rows is not None and len(rows) > settings.most_rows:
+        raise ConfigError(
+            f"{where}: it shows {settings.most_rows} at most; name that many of its rows in `rows`"
+        )
+    first = rows[0]
+    for row in rows[1:]:
+        same = row.dataset == first.dataset
+        if settings.needs_models:
+            same = same and row.features == first.features
+        if not same:
+            raise ConfigError(
+                f"{where}: {first.id!r} and {row.id!r} differ in data; name one in `rows`"
+            )
+    labels = [row.label for row in rows]
+    if len(set(labels)) < len(labels):
+        raise ConfigError(
+            f"{where}: two of its rows have the same label ({', '.join(labels)}); change one"
+        )
+
+
+def _model_figure(
+    plan: RunPlan, table_id: str, settings: ModelFigure, rows: list[Row]
+) -> PlannedFigure:
+    table, seeds = plan.tables[table_id], plan.seeds[table_id]
+    begin = file_name(table_id)
+    return PlannedFigure(
+        settings=settings,
+        table=table_id,
+        begin=f"{begin}_{settings.name}" if settings.name else begin,
+        runs=tuple(plan.weights(row_runs(row, seeds)[0]) for row in rows),
+        labels=tuple(row.label for row in rows),
+        heading=f"{table.title}  |  {table.scale}" if table.scale else table.title,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -85,19 +85,28 @@ def trainings(plan: RunPlan, table_id: str) -> dict[str, list[str]]:
     """
     if not RUN_COLUMNS.keys() & set(plan.tables[table_id].columns):
         return {}
-    runs = plan.table_runs(table_id)
-    return {run.path: [stage.path for stage in plan.stages(run)] for run in runs if not run.members}
+    behind = {}
+    for run in plan.table_runs(table_id):
+        if not run.members:
+            behind[run.path] = [stage.path for stage in plan.stages(run)]
+    return behind
+
+
+def compared(plan: RunPlan, table_id: str, runs: Path) -> dict[str, Any]:
+    """Return what statistics compare: a table, its seeds, and the trainings behind it."""
+    folders = {}
+    for run, paths in trainings(plan, table_id).items():
+        folders[run] = [runs / path for path in paths]
+    own = {"table": plan.tables[table_id], "seeds": plan.seeds[table_id]}
+    return own | ({"trainings": folders} if folders else {})
 
 
 def training_files(plan: RunPlan, table_id: str) -> list[str]:
     """Return the files, below the folder of all runs, that the columns of a table are read from."""
-    stages = {path for paths in trainings(plan, table_id).values() for path in paths}
-    files = {
-        RUN_COLUMNS[column].file
-        for column in plan.tables[table_id].columns
-        if column in RUN_COLUMNS
-    }
-    return [f"{path}/{file}" for path in sorted(stages) for file in sorted(files)]
+    columns = [column for column in plan.tables[table_id].columns if column in RUN_COLUMNS]
+    names = {RUN_COLUMNS[column].file for column in columns}
+    stages = set(chain.from_iterable(trainings(plan, table_id).values()))
+    return [f"{path}/{name}" for path, name in product(sorted(stages), sorted(names))]
 
 
 def curve_runs(plan: RunPlan, runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -118,25 +127,25 @@ def curve_runs(plan: RunPlan, runs: Sequence[Run]) -> list[dict[str, Any]]:
 def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
     """Return the rows among which a table chooses on the validation split, with their trainings."""
     table, seeds = plan.tables[table_id], plan.seeds[table_id]
-    over = {name for selection in table.selections for name in selection.over}
-    rows = [row for row in table.rows if row.id in over]
+    over = set(chain.from_iterable(selection.over for selection in table.selections))
+    labels, behind = {}, {}
+    for row in table.rows:
+        if row.id in over:
+            runs = row_runs(row, seeds)
+            labels[row.id] = row.label
+            behind[row.id] = {str(run.seed): plan.weights(run).path for run in runs}
     return {
         "selections": [selection.model_dump() for selection in table.selections],
-        "labels": {row.id: row.label for row in rows},
-        "trainings": {
-            row.id: {str(run.seed): plan.weights(run).path for run in row_runs(row, seeds)}
-            for row in rows
-        },
+        "labels": labels,
+        "trainings": behind,
     }
 
 
 def selection_files(plan: RunPlan, table_id: str) -> list[str]:
     """Return the records of these trainings, below the folder of all runs."""
-    paths = {
-        path
-        for by_seed in selection_spec(plan, table_id)["trainings"].values()
-        for path in by_seed.values()
-    }
+    paths: set[str] = set()
+    for by_seed in selection_spec(plan, table_id)["trainings"].values():
+        paths.update(by_seed.values())
     return [f"{path}/training.json" for path in sorted(paths)]
 
 
@@ -167,17 +176,17 @@ def planned_studies(plan: RunPlan) -> dict[str, Study]:
 
 def study_runs(plan: RunPlan, study: Study) -> dict[tuple[str, str], Run]:
     """Return the run whose captions a study shows, its row's first seed, by setup and system."""
-    shown = {
-        (setup.id, system): plan.row(row)
-        for setup in study.setups
-        for system, row in setup.rows.items()
-    }
-    return {key: row_runs(row, plan.seeds[table_id])[0] for key, (table_id, row) in shown.items()}
+    runs = {}
+    for setup in study.setups:
+        for system, row_id in setup.rows.items():
+            table_id, row = plan.row(row_id)
+            runs[setup.id, system] = row_runs(row, plan.seeds[table_id])[0]
+    return runs
 
 
 def study_scale(plan: RunPlan, study: Study) -> str:
     """Return the sentences about how the models of a study were trained."""
-    rows = [row for setup in study.setups for row in setup.rows.values()]
+    rows = chain.from_iterable(setup.rows.values() for setup in study.setups)
     return " ".join(dict.fromkeys(plan.tables[plan.row(row)[0]].scale for row in rows))
 
 
@@ -199,8 +208,14 @@ def read_claims(params: Path, paper: str) -> list[Claim]:
 
 def tables_of(claims: Iterable[Claim]) -> list[str]:
     """Return the names of the tables that claims are about."""
-    checks = [check for claim in claims for check in claim.checks]
-    return list(dict.fromkeys(name for check in checks for name in check.tables))
+    names: list[str] = []
+    for check in _checks(claims):
+        names += check.tables
+    return list(dict.fromkeys(names))
+
+
+def _checks(claims: Iterable[Claim]) -> list[Check]:
+    return list(chain.from_iterable(claim.checks for claim in claims))
 
 
 def planned_claims(plan: RunPlan) -> JudgedClaims | None:
@@ -272,9 +287,7 @@ def _judged(plan: RunPlan, claims: list[Claim]) -> JudgedClaims:
         name: ComparedTable(table=plan.tables[name], seeds=plan.seeds[name]) for name in names
     }
     printed = {}
-    for name in sorted(
-        {check.table for claim in claims for check in claim.checks if check.in_place}
-    ):
+    for name in sorted({check.table for check in _checks(claims) if check.in_place}):
         table = load_named(plan.params, "tables", name)
         rows = {row.id: row.printed for row in (*table.rows, *table.quoted)}
         printed[name] = PrintedTable(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -10,6 +10,7 @@ from typing import Literal
 from recap.core.errors import ConfigError
 from recap.core.log import log
 from recap.plan.paths import Paths, used_stores
+from recap.plan.run import Run
 from recap.settings import ModelConfig
 from recap.settings.base import HUB
 from recap.settings.datasets import WebPictures
@@ -43,90 +44,109 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
 
     A `model` that is trained here takes the place of the runs'.
     """
-    versions, inputs = list_of(paths.plan.params), paths.plan.profile.inputs
+    plan = paths.plan
+    versions = list_of(plan.params)
     listed = read_versions(versions) if versions.exists() else {}
-    pictures = {
-        paths.outside(file): replace(each, tsv=paths.outside(each.tsv))
-        for name in paths.plan.datasets()
-        for file, each in paths.plan.get("datasets", name).web_pictures().items()
-    }
+    pictures: dict[str, WebPictures] = {}
+    for name in plan.datasets():
+        for file, each in plan.get("datasets", name).web_pictures().items():
+            pictures[paths.outside(file)] = replace(each, tsv=paths.outside(each.tsv))
     missing: dict[str, Requirement] = {}
     from_hub: dict[str, Requirement] = {}
-    wanted = (
-        (path, named_by)
-        for product, named_by, needs in _needs(paths, model)
-        if product is None or not Path(product).exists()
-        for path in needs
-    )
-    for path, named_by in wanted:
+    for path, named_by in _wanted(paths, model):
         if path.startswith(HUB):
             entry = listed.get(path.partition("@")[0].replace(HUB, "hub/", 1))
             from_hub[path] = Requirement(path, named_by, entry, "hub")
         elif not Path(path).exists():
-            name = (
-                Path(path).relative_to(inputs) if Path(path).is_relative_to(inputs) else Path(path)
-            ).as_posix()
-            entry = entry_of(name, listed)
-            archive = listed[entry.archive] if entry and entry.archive else None
-            has_address = entry is not None and bool(entry.urls) and entry.name == name
-            how: How = (
-                "unpack" if archive else "fetch" if path in pictures or has_address else "hand"
-            )
-            missing[path] = Requirement(path, named_by, entry, how, archive, pictures.get(path))
-            if archive and not Path(place := paths.outside(archive.name)).exists():
-                how = "fetch" if archive.urls else "hand"
+            needed = _missing(path, named_by, plan.profile.inputs, listed, pictures.get(path))
+            missing[path] = needed
+            if (archive := needed.archive) is None:
+                continue
+            place = paths.outside(archive.name)
+            if not Path(place).exists():
+                how: How = "fetch" if archive.urls else "hand"
                 missing.setdefault(place, Requirement(place, versions.name, archive, how))
     return [*missing.values(), *from_hub.values()]
 
 
-def _needs(
-    paths: Paths, model: ModelConfig | None
-) -> Iterator[tuple[str | None, str, Iterable[str]]]:
+def _missing(
+    path: str,
+    named_by: str,
+    inputs: str,
+    listed: Mapping[str, OutsideFile],
+    pictures: WebPictures | None,
+) -> Requirement:
+    """Return how a file that is not there comes here."""
+    file = Path(path)
+    name = (file.relative_to(inputs) if file.is_relative_to(inputs) else file).as_posix()
+    entry = entry_of(name, listed)
+    archive = listed[entry.archive] if entry and entry.archive else None
+    how: How = "hand"
+    if archive:
+        how = "unpack"
+    elif pictures or (entry and entry.urls and entry.name == name):
+        how = "fetch"
+    return Requirement(path, named_by, entry, how, archive, pictures)
+
+
+def _wanted(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str, str]]:
+    """Yield the outside files and names of the hub of products that are still to be made."""
+    for product, named_by, needs in _needs(paths, model):
+        if product is None or not Path(product).exists():
+            for path in needs:
+                yield path, named_by
+
+
+Need = tuple[str | None, str, Iterable[str]]
+
+
+def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[Need]:
     """Yield products of the plan, each with a parameter file
     and the outside files and names of the hub in it."""
     plan = paths.plan
-    for name in plan.datasets():
-        yield (
-            paths.of_dataset(name, "corpus.parquet"),
-            f"datasets/{name}.yaml",
-            paths.outside_files("datasets", name),
-        )
-    for name in plan.datasets():
-        hub = getattr(plan.get("datasets", name).vocabulary, "tokenizer", "")
-        needs = [
-            *paths.outside_files("datasets", name, "vocabulary"),
-            *([hub] if hub.startswith(HUB) else []),
-        ]
-        yield paths.of_dataset(name, "vocabulary.json"), f"datasets/{name}.yaml", needs
+    yield from _of_datasets(paths)
     for store in used_stores(plan):
-        hub = plan.get("features", store.features).hub()
-        needs = [*paths.outside_files("features", store.features), *([hub] if hub else [])]
+        needs = list(paths.outside_files("features", store.features))
+        if hub := plan.get("features", store.features).hub():
+            needs.append(hub)
         yield paths.store(store.dataset, store.features), f"features/{store.features}.yaml", needs
-    for run in (part for scored in plan.scored() for part in scored.parts()):
-        source = (model or plan.get("models", run.model)).pretrained_weights() or ""
-        if source.startswith(LANGUAGE_MODEL):
-            name = source.removeprefix(LANGUAGE_MODEL)
-            needs = paths.outside_files("language_models", name)
-            yield paths.pretrained(run, model)[0], f"language_models/{name}.yaml", needs
-        elif source:
-            needs = [source] if source.startswith(HUB) else paths.pretrained(run, model)
-            yield (
-                None if model else paths.weights(plan.weights(run)),
-                f"models/{run.model}.yaml",
-                needs,
-            )
+    for scored in plan.scored():
+        for run in scored.parts():
+            yield from _of_weights(paths, run, model)
     for figure in plan.model_figures:
         needs = [paths.outside(name) for name in figure.settings.texts()]
-        yield from (
-            (f"{paths.reports}/figures/{file}", f"tables/{figure.table}.yaml", needs)
-            for file in figure.files
-        )
+        for file in figure.files:
+            yield f"{paths.reports}/figures/{file}", f"tables/{figure.table}.yaml", needs
     for each in plan.scored_files():
-        yield (
-            paths.scores(each)[-1],
-            f"tables/{each.table}.yaml",
-            [paths.outside(file) for file in each.files],
-        )
+        needs = [paths.outside(file) for file in each.files]
+        yield paths.scores(each)[-1], f"tables/{each.table}.yaml", needs
+
+
+def _of_datasets(paths: Paths) -> Iterator[Need]:
+    names = paths.plan.datasets()
+    for name in names:
+        product = paths.of_dataset(name, "corpus.parquet")
+        yield product, f"datasets/{name}.yaml", paths.outside_files("datasets", name)
+    for name in names:
+        hub = getattr(paths.plan.get("datasets", name).vocabulary, "tokenizer", "")
+        needs = list(paths.outside_files("datasets", name, "vocabulary"))
+        if hub.startswith(HUB):
+            needs.append(hub)
+        yield paths.of_dataset(name, "vocabulary.json"), f"datasets/{name}.yaml", needs
+
+
+def _of_weights(paths: Paths, run: Run, model: ModelConfig | None) -> Iterator[Need]:
+    """Yield the pretrained weights that a run begins with, if any."""
+    plan = paths.plan
+    source = (model or plan.get("models", run.model)).pretrained_weights() or ""
+    if source.startswith(LANGUAGE_MODEL):
+        name = source.removeprefix(LANGUAGE_MODEL)
+        needs = paths.outside_files("language_models", name)
+        yield paths.pretrained(run, model)[0], f"language_models/{name}.yaml", needs
+    elif source:
+        product = None if model else paths.weights(plan.weights(run))
+        needs = [source] if source.startswith(HUB) else paths.pretrained(run, model)
+        yield product, f"models/{run.model}.yaml", needs
 
 
 def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:

@@ -134,14 +134,15 @@ class Paths:
 
 def data_files(paths: Paths) -> list[str]:
     """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
-    runs = paths.plan.scored()
-    files = {paths.of_dataset(run, name) for run in runs for name in ("vocabulary.json", "card.md")}
-    files |= {
-        *map(paths.subset, runs),
-        *(paths.of_dataset(run, "corpus.parquet") for run in paths.plan.shown()),
-    }
-    pictures = {file for dataset in paths.plan.datasets() for file in paths.images(dataset)}
-    return sorted(files | {file for file in pictures if file.startswith(f"{paths.results}/")})
+    files: set[str] = set()
+    for run in paths.plan.scored():
+        files |= {paths.of_dataset(run, "vocabulary.json"), paths.of_dataset(run, "card.md")}
+        files.add(paths.subset(run))
+    files |= {paths.of_dataset(run, "corpus.parquet") for run in paths.plan.shown()}
+    for dataset in paths.plan.datasets():
+        pictures = paths.images(dataset)
+        files |= {file for file in pictures if file.startswith(f"{paths.results}/")}
+    return sorted(files)
 
 
 def feature_files(paths: Paths) -> list[str]:
@@ -154,9 +155,11 @@ def feature_files(paths: Paths) -> list[str]:
             for ending in ("h5", "images.txt", EXTRACTOR)
         }
         files |= set(paths.trained_backbone(run))
-    pretrained = {file for run in paths.plan.scored() for file in paths.pretrained(run)}
-    models = {file for file in pretrained if file.startswith(f"{paths.results}/")}
-    return sorted({*files, *models, *(str(Path(file).with_suffix(".json")) for file in models)})
+    for run in paths.plan.scored():
+        for file in paths.pretrained(run):
+            if file.startswith(f"{paths.results}/"):
+                files |= {file, str(Path(file).with_suffix(".json"))}
+    return sorted(files)
 
 
 def used_features(plan: RunPlan) -> list[str]:
@@ -166,11 +169,9 @@ def used_features(plan: RunPlan) -> list[str]:
 
 def used_stores(plan: RunPlan) -> list[Run]:
     """Return a run for each store in use, with the data set whose name its folder has."""
-    todo = [
-        replace(run, features=name)
-        for run in plan.shown()
-        for name in plan.feature_names(run.features)
-    ]
+    todo: list[Run] = []
+    for run in plan.shown():
+        todo += [replace(run, features=name) for name in plan.feature_names(run.features)]
     stores: dict[tuple[str, str], Run] = {}
     for run in todo:
         folder = plan.same_pictures(run.dataset)
@@ -202,9 +203,8 @@ def made_from(plan: RunPlan, features: str) -> list[str]:
 def reading_runs(plan: RunPlan, store: Run) -> list[Run]:
     """Return the trainings that read a feature store, or one that is made from it."""
     sharing, trained = readers(plan, store.dataset), plan.trained()
-    features = {
-        name for name in {run.features for run in trained} if store.features in sources(plan, name)
-    }
+    every = {run.features for run in trained}
+    features = {name for name in every if store.features in sources(plan, name)}
     return [run for run in trained if run.dataset in sharing and run.features in features]
 
 

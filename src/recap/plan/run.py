@@ -171,9 +171,10 @@ def row_labels(
     # of their file names, for results do not record the profile's.
     by_series: dict[str, str] = {}
     by_model: dict[str, str] = {}  # a setting without its recipe -> label
-    for row in (row for name in sorted(tables) for row in tables[name]):
-        by_series.setdefault(f"{row_setting(row)}/{row['stage']}", row["label"])
-        by_model.setdefault(row_setting(row).rpartition("@")[0], row["label"])
+    for name in sorted(tables):
+        for row in tables[name]:
+            by_series.setdefault(f"{row_setting(row)}/{row['stage']}", row["label"])
+            by_model.setdefault(row_setting(row).rpartition("@")[0], row["label"])
     for series in trained:
         model = series.rpartition("@")[0]
         by_series.setdefault(series, by_model.get(model, model.rpartition("/")[2]))
@@ -182,21 +183,33 @@ def row_labels(
 
 def unique_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
     """Return unique labels of series: equal ones get settings that differ, in words."""
-    places, unique = {series: series.rpartition("/")[::2] for series in labels}, dict[str, str]()
-    for series, (own, _) in places.items():
+    stages: dict[str, set[str]] = {}  # setting -> its stages
+    for series in labels:
+        setting, _, stage = series.rpartition("/")
+        stages.setdefault(setting, set()).add(stage)
+    unique = {}
+    for series, label in labels.items():
+        setting = series.rpartition("/")[0]
         # Both stages of a setting have one label,
         # so it is told apart from those with which it shares a stage.
-        stages = {stage for setting, stage in places.values() if setting == own}
-        same = [place for each, place in places.items() if labels[each] == labels[series]]
-        alike = [
-            setting_names(each) for each in {setting for setting, stage in same if stage in stages}
-        ]
-        differing = [key for key in _NAMES if len({names[key] for names in alike}) > 1]
-        enough = [key for key in differing if len({names[key] for names in alike}) == len(alike)]
-        parts = [setting_names(own)[key] for key in enough[:1] or differing]
+        alike = set()
+        for each, its_label in labels.items():
+            other = each.rpartition("/")
+            if its_label == label and other[2] in stages[setting]:
+                alike.add(other[0])
+        parts = _differing(setting, alike)
         suffix = f" ({', '.join(words.get(part, part) for part in parts)})" if parts else ""
-        unique[series] = labels[series] + suffix
+        unique[series] = label + suffix
     return unique
+
+
+def _differing(setting: str, alike: Iterable[str]) -> list[str]:
+    """Return the parts of a setting that differ from others': one, if it is enough, or all."""
+    names = [setting_names(each) for each in alike]
+    values = {key: {each[key] for each in names} for key in _NAMES}
+    differing = [key for key in _NAMES if len(values[key]) > 1]
+    enough = [key for key in differing if len(values[key]) == len(names)]
+    return [setting_names(setting)[key] for key in enough[:1] or differing]
 
 
 def labels(

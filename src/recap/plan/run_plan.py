@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,17 @@ from recap.plan.scaling import (
     check_row,
     check_test_pictures,
 )
-from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Table, TableFile, Titles
+from recap.settings import (
+    FigureFile,
+    Profile,
+    Recipe,
+    Row,
+    RowFile,
+    Server,
+    Table,
+    TableFile,
+    Titles,
+)
 from recap.settings.datasets import PicturesAlone
 from recap.settings.params import (
     base_files,
@@ -84,7 +95,9 @@ class RunPlan:
         if profile.scale:
             settings = self._load("scales", profile.scale, who)
             layers = base_files(params, "scales", profile.scale)
-            files = {key: file for file, values in layers for key in flat(values)}
+            files: dict[str, str] = {}
+            for file, values in layers:
+                files |= dict.fromkeys(flat(values), file)
             self.scale = NamedScale(profile.scale, settings, files)
         titles = params / "titles.yaml"  # optional
         self._titles: Titles = validate(
@@ -108,9 +121,11 @@ class RunPlan:
             self._add(table_id, self._load("tables", table_id, who))
         self.figures = {name: planned_figure(self, name, file) for name, file in figures.items()}
         self.model_figures = model_figures(self)
-        self._trained = sorted(
-            {stage for run in self.scored() for part in run.parts() for stage in self.stages(part)}
-        )
+        trained: set[Run] = set()
+        for run in self.scored():
+            for part in run.parts():
+                trained.update(self.stages(part))
+        self._trained = sorted(trained)
         self._shown = sorted({*self.scored(), *(each.test for each in self.submissions())})
 
     def get(self, section: str, name: str) -> Any:
@@ -163,54 +178,31 @@ class RunPlan:
 
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
-        as_is, scaler = (
-            Scaler(self.params, table_id, file, scale) for scale in (NamedScale(), self.scale)
-        )
+        scaler = Scaler(self.params, table_id, file, self.scale)
         run, quoted, not_run = scaler.rows()
         outside, also_quoted = scaler.outside_rows()
         with asked_for_by(f"table {table_id!r}"):
             if file.printed_on is not None:
                 self.get("datasets", file.printed_on)
-            server = file.server
-            test = file.server and scaler.replaced("datasets", file.server.test)
-            if (
-                server
-                and test != server.test
-                and not isinstance(self.get("datasets", str(test)), PicturesAlone)
-            ):
-                server = None  # the scale has other data than the server's
-        rows, datasets = [], []
-        for row in run:
-            planned, as_file = scaler.row(row), as_is.row(row)
-            with asked_for_by(f"row {row.id!r} of table {table_id!r}"):
-                self._load_row(planned)
-                datasets.append((as_file.dataset, planned.dataset))
-                same = self._compared(as_file) == self._compared(planned)
-                as_printed = planned.dataset == file.printed_on and same
-                rows.append(self._row(row, planned, as_printed))
-                if server and row.id not in server.not_sent:
-                    dataset, features = scaler.test_pictures(row, server)
-                    self._load_parts(dataset, features)
-                    check_test_pictures(self.get, dataset, features)
-                    self.test_pictures[table_id, row.id] = dataset, "+".join(features)
-        ids = {row.id for row in run}
+            server = self._server(file, scaler, [row.id for row in run])
+        rows, datasets = self._rows_of(table_id, file, scaler, run)
         if server:
-            not_sent = {key: why for key, why in server.not_sent.items() if key in ids}
-            server = server.model_copy(update={"not_sent": not_sent})
+            self._add_test_pictures(table_id, scaler, run, server)
         self.seeds[table_id], self.source_of_seeds[table_id] = scaler.seeds()
         if self.profile.seeds:
             self.seeds[table_id] = self.profile.seeds
             self.source_of_seeds[table_id] = f"profile {self.profile.name!r}"
         faithful = all(row.as_printed for row in rows)
-        scaled = self._scaled[table_id] = Scaled(
-            file, [layer.note for _, layer in scaler.layers], datasets, faithful
-        )
+        notes = [layer.note for _, layer in scaler.layers]
+        scaled = self._scaled[table_id] = Scaled(file, notes, datasets, faithful)
         own_images = all(before == after for before, after in datasets)
+        ids = {row.id for row in run}
         self.tables[table_id] = Table(
-            **{
-                key: getattr(file, key)
-                for key in ("title", "printed_on", "doubts", "columns", "baseline")
-            },
+            title=file.title,
+            printed_on=file.printed_on,
+            doubts=file.doubts,
+            columns=file.columns,
+            baseline=file.baseline,
             scale=self.scale_text([table_id]),
             short_scale=sentence([scaled], scale=self.scale.settings, titles=self._titles),
             image_ids=file.image_ids if own_images else [],
@@ -227,6 +219,46 @@ class RunPlan:
             raise ConfigError(
                 f"table {table_id!r}: another table has files of the same names; rename one"
             )
+
+    def _rows_of(
+        self, table_id: str, file: TableFile, scaler: Scaler, run: Sequence[RowFile]
+    ) -> tuple[list[Row], list[tuple[str, str]]]:
+        """Return the rows of a table, and the data set of each, in its file and at the scale."""
+        as_is = Scaler(self.params, table_id, file, NamedScale())
+        rows, datasets = [], []
+        for row in run:
+            planned, as_file = scaler.row(row), as_is.row(row)
+            with asked_for_by(f"row {row.id!r} of table {table_id!r}"):
+                self._load_row(planned)
+                datasets.append((as_file.dataset, planned.dataset))
+                same = self._compared(as_file) == self._compared(planned)
+                as_printed = planned.dataset == file.printed_on and same
+                rows.append(self._row(row, planned, as_printed))
+        return rows, datasets
+
+    def _server(self, file: TableFile, scaler: Scaler, run: Sequence[str]) -> Server | None:
+        """Return what a server is sent of the rows run; None where the scale has other data."""
+        server = file.server
+        if server is None:
+            return None
+        test = scaler.replaced("datasets", server.test)
+        if test != server.test and not isinstance(self.get("datasets", test), PicturesAlone):
+            return None
+        not_sent = {row: why for row, why in server.not_sent.items() if row in run}
+        return server.model_copy(update={"not_sent": not_sent})
+
+    def _add_test_pictures(
+        self, table_id: str, scaler: Scaler, run: Sequence[RowFile], server: Server
+    ) -> None:
+        """Plan and check the pictures of a table's rows that a server scores."""
+        for row in run:
+            if row.id in server.not_sent:
+                continue
+            with asked_for_by(f"row {row.id!r} of table {table_id!r}"):
+                dataset, features = scaler.test_pictures(row, server)
+                self._load_parts(dataset, features)
+                check_test_pictures(self.get, dataset, features)
+            self.test_pictures[table_id, row.id] = dataset, "+".join(features)
 
     def scale_text(self, table_ids: Sequence[str]) -> str:
         """Return the scale of tables, with the notes and the source of the first."""
@@ -250,8 +282,9 @@ class RunPlan:
         check_row(planned, self.get)
 
     def _load_parts(self, dataset: str, features: tuple[str, ...]) -> None:
-        for section, name in [("datasets", dataset), *(("features", name) for name in features)]:
-            self.get(section, name)
+        self.get("datasets", dataset)
+        for name in features:
+            self.get("features", name)
         self._features["+".join(features)] = features
 
     def _row(self, row: RowFile, planned: PlannedRow, as_printed: bool) -> Row:
@@ -320,44 +353,35 @@ class RunPlan:
 
     def row(self, row_id: str) -> tuple[str, Row]:
         """Return the table's id and the row of ``mine/t3/wide``."""
-        tables = self.tables.items()
-        rows = {
-            f"{table_id}/{row.id}": (table_id, row)
-            for table_id, table in tables
-            for row in table.rows
-        }
+        rows = {}
+        for table_id, table in self.tables.items():
+            for row in table.rows:
+                rows[f"{table_id}/{row.id}"] = table_id, row
         if row_id not in rows:
             raise UnknownName(f"there is no row {row_id!r}; {nearest(row_id, rows)}")
         return rows[row_id]
 
     def table_runs(self, table_id: str) -> list[Run]:
         """Return the scored runs of a table, each once."""
-        return sorted(
-            {
-                run
-                for row in self.tables[table_id].rows
-                for run in row_runs(row, self.seeds[table_id])
-            }
-        )
+        runs: set[Run] = set()
+        for row in self.tables[table_id].rows:
+            runs.update(row_runs(row, self.seeds[table_id]))
+        return sorted(runs)
 
     def submissions(self, *table_ids: str) -> list[Submission]:
         """Return what COCO's server is sent of some or all tables; nothing of a lone row."""
         submissions = []
         for table_id in table_ids or self._whole_tables():
-            sent = [
-                row
-                for row in self.tables[table_id].rows
-                if (table_id, row.id) in self.test_pictures
-            ]
-            for row in sent:
+            for row in self.tables[table_id].rows:
+                if (table_id, row.id) not in self.test_pictures:
+                    continue
                 dataset, features = self.test_pictures[table_id, row.id]
                 runs = row_runs(row, self.seeds[table_id])
                 name = f"{file_name(table_id)}_{row.id.replace('.', '_')}"
                 for run in runs:
                     algorithm = name if len(runs) == 1 else f"{name}_seed{run.seed}"
-                    submissions.append(
-                        Submission(algorithm, run, replace(run, dataset=dataset, features=features))
-                    )
+                    test = replace(run, dataset=dataset, features=features)
+                    submissions.append(Submission(algorithm, run, test))
         return submissions
 
     def scored_files(self, *table_ids: str) -> list[ScoredFile]:
@@ -380,7 +404,7 @@ class RunPlan:
         if self.row_id is not None:
             table_id, row = self.row(self.row_id)
             return row_runs(row, self.seeds[table_id])
-        return sorted({run for table_id in self.tables for run in self.table_runs(table_id)})
+        return sorted(set(chain.from_iterable(map(self.table_runs, self.tables))))
 
     def trained(self) -> list[Run]:
         """Return every training stage in use: scored runs and, for SCST, their first stages."""
@@ -440,21 +464,20 @@ class RunPlan:
         )
 
     def _rows(self) -> dict[str, list[dict[str, Any]]]:
-        return {
-            file_name(name): [row.model_dump() for row in table.rows]
-            for name, table in self.tables.items()
-        }
+        rows = {}
+        for name, table in self.tables.items():
+            rows[file_name(name)] = [row.model_dump() for row in table.rows]
+        return rows
 
     def names(self) -> set[tuple[str, str]]:
         """Return section and name of everything in tables and rows that becomes part of a path."""
-        rows = [row for table in self.tables.values() for row in table.rows]
-        features = {("features", name) for row in rows for name in self.feature_names(row.features)}
-        parts = (
-            {("datasets", row.dataset) for row in rows}
-            | {("subsets", row.subset) for row in rows}
-            | features
-        )
-        return parts | set(self._variants) | {("tables", file_name(name)) for name in self.tables}
+        names = set(self._variants)
+        for table_id, table in self.tables.items():
+            names.add(("tables", file_name(table_id)))
+            for row in table.rows:
+                names |= {("datasets", row.dataset), ("subsets", row.subset)}
+                names |= {("features", name) for name in self.feature_names(row.features)}
+        return names
 
     def datasets(self) -> list[str]:
         """Return the names of the data sets in use."""

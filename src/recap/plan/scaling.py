@@ -311,17 +311,22 @@ class Scaler:
         base, changes = _base_and_changes(where, "recipes", value)
         # The replacement for its subset comes before that for all names.
         keys = (("recipes", base), ("recipes_by_subset", subset), ("recipes", ALL))
-        replacements = (
-            (getattr(layer, section)[key], self.scale.source(place, f"{section}.{key}"))
-            for place, layer in reversed(self.layers)
-            for section, key in keys
-            if key in getattr(layer, section)
-        )
-        replacement, source = next(replacements, (base, ""))
+        replacement, source = self._replacement(keys) or (base, "")
         base, scaled = _base_and_changes(where, "recipes", replacement)
         layers = [(source, scaled)] if scaled else []
         layers += [(f"{where}: recipe", changes)] if changes else []
         return Variant("recipes", base, tuple(layers), merged(scaled, changes))
+
+    def _replacement(
+        self, keys: Iterable[tuple[str, str]]
+    ) -> tuple[str | dict[str, Any], str] | None:
+        """Return what the most particular layer has under one of some keys, and its source."""
+        for place, layer in reversed(self.layers):
+            for section, key in keys:
+                replacements: dict[str, str | dict[str, Any]] = getattr(layer, section)
+                if key in replacements:
+                    return replacements[key], self.scale.source(place, f"{section}.{key}")
+        return None
 
 
 def check_scales(params: Path, named: Iterable[str] | None, where: str) -> None:
@@ -365,30 +370,11 @@ def check_row(row: PlannedRow, get: Get) -> None:
         )
     _check_weights(row, get)
     for name in row.features:
-        features = get("features", name)
-        boxes = features.made_from().get("boxes")
-        if boxes is not None and not get("features", boxes).has_boxes:
-            kinds = [
-                kind
-                for kind, each in FEATURES.classes().items()
-                if getattr(each, "has_boxes", False)
-            ]
-            raise ConfigError(
-                f"features/{name}.yaml: {boxes!r} has no boxes; name some of kind "
-                f"{' or '.join(kinds)}"
-            )
-        if missing := [
-            product for product in features.products() if product not in dataset.products
-        ]:
-            reading = f"features {name!r} read {missing[0]}, and data set {row.dataset!r} has none"
-            raise ConfigError(f"{reading}; name other features")
+        _check_features(name, row.dataset, get)
     for metric in recipe.evaluation.metrics:
-        if missing := [
-            product for product in METRICS.get(metric).products if product not in dataset.products
-        ]:
+        if lacking := _lacking(METRICS.get(metric).products, dataset):
             asks = (
-                f"recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads "
-                f"{missing[0]}"
+                f"recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads {lacking}"
             )
             raise ConfigError(
                 f"{asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics"
@@ -396,11 +382,30 @@ def check_row(row: PlannedRow, get: Get) -> None:
     # A model that would leave out vectors of every image:
     # cells of a grid, or a study's second view.
     limit = get("models", row.model.name).vector_limit
-    vectors = (
-        get("features", row.features[0]).vectors_per_picture() or 0
-    ) * dataset.pictures_per_image()
+    of_picture = get("features", row.features[0]).vectors_per_picture() or 0
+    vectors = of_picture * dataset.pictures_per_image()
     if limit is not None and vectors > limit:
         raise ConfigError(f"features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
+
+
+def _lacking(products: Iterable[str], dataset: Any) -> str | None:
+    """Return the first product that a data set does not have."""
+    return next((product for product in products if product not in dataset.products), None)
+
+
+def _check_features(name: str, dataset: str, get: Get) -> None:
+    """Refuse features that cannot be made of a data set."""
+    features = get("features", name)
+    boxes = features.made_from().get("boxes")
+    if boxes is not None and not get("features", boxes).has_boxes:
+        classes = FEATURES.classes().items()
+        kinds = [kind for kind, each in classes if getattr(each, "has_boxes", False)]
+        raise ConfigError(
+            f"features/{name}.yaml: {boxes!r} has no boxes; name some of kind {' or '.join(kinds)}"
+        )
+    if lacking := _lacking(features.products(), get("datasets", dataset)):
+        reading = f"features {name!r} read {lacking}, and data set {dataset!r} has none"
+        raise ConfigError(f"{reading}; name other features")
 
 
 def _check_weights(row: PlannedRow, get: Get) -> None:

@@ -9,7 +9,7 @@ from textwrap import shorten
 
 from recap.core.documents import read_json
 from recap.core.errors import aligned, counted
-from recap.plan.costs import Cost, Costs
+from recap.plan.costs import Cost, Costs, StoreSize
 from recap.plan.outside import How, Requirement, requirements
 from recap.plan.paths import Paths, used_stores
 from recap.plan.profiles import PAPER
@@ -92,22 +92,15 @@ def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
     licence = _cut(entry.licence, 24) if entry else ""
     if each.archive and entry:
         return each.how, f"{entry.name}/", "-", "-", licence, f"from {each.archive.name}"
-    size = _size(entry.bytes) if entry and entry.bytes else "?"
-    digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
-    source = (
-        entry.urls[0]
-        if entry and entry.urls
-        else (entry and entry.note) or f"named by {each.named_by}"
-    )
+    size, digest, source = "?", "no hash", f"named by {each.named_by}"
+    if entry:
+        size = _size(entry.bytes) if entry.bytes else size
+        digest = f"{entry.algorithm} {entry.hash[:8]}" if entry.hash else digest
+        source = entry.urls[0] if entry.urls else entry.note or source
+    if not source.startswith("http"):
+        source = _cut(source)
     path = each.path.removeprefix(inputs).removeprefix(HUB)
-    return (
-        each.how,
-        path,
-        size,
-        digest,
-        licence,
-        source if source.startswith("http") else _cut(source),
-    )
+    return each.how, path, size, digest, licence, source
 
 
 def _tools(tools: Sequence[Tool]) -> str:
@@ -121,20 +114,25 @@ def _disk(plan: RunPlan, missing: Sequence[Requirement], costs: Costs, cost_of: 
     """Return one line: what is fetched and unpacked, feature stores, weights."""
     whole = [each.entry for each in missing if each.how != "unpack"]
     published = [entry.bytes for entry in whole if entry and entry.bytes]
-    unknown = len(whole) - len(published)
     parts = [f"{_size(sum(published))} to bring here"]
-    if unknown:
-        parts.append(f"{counted(unknown, 'file')} whose size is not published")
+    if len(published) < len(whole):
+        unknown = counted(len(whole) - len(published), "file")
+        parts.append(f"{unknown} whose size is not published")
     if any(each.archive for each in missing):
         parts.append("what is unpacked of them")
-    stores = [costs.store(run) for run in used_stores(plan)]
-    size = sum(store.bytes or 0 for store in stores)
-    parts.append(f"{_size(size, any(store.at_most for store in stores))} of feature stores")
-    if unsized := sum(store.bytes is None for store in stores):
-        parts.append(f"{counted(unsized, 'store')} of unknown size")
+    parts += _stores([costs.store(run) for run in used_stores(plan)])
     weights = [cost.weights for cost in cost_of.values() if cost]
     parts.append(f"{_size(sum(weights))} of weights")
     return f"Disk: {', '.join(parts)}."
+
+
+def _stores(stores: Sequence[StoreSize]) -> list[str]:
+    """Return the size of feature stores, and how many have none."""
+    size = sum(store.bytes or 0 for store in stores)
+    parts = [f"{_size(size, any(store.at_most for store in stores))} of feature stores"]
+    if unsized := sum(store.bytes is None for store in stores):
+        parts.append(f"{counted(unsized, 'store')} of unknown size")
+    return parts
 
 
 def table_trainings(plan: RunPlan) -> dict[str, list[Run]]:
@@ -144,7 +142,10 @@ def table_trainings(plan: RunPlan) -> dict[str, list[Run]]:
     for name in plan.tables:
         own = tables[file_and_part(plan.params, name)[0]]
         for run in plan.table_runs(name):
-            for stage in [stage for part in run.parts() for stage in plan.stages(part)]:
+            stages: list[Run] = []
+            for part in run.parts():
+                stages += plan.stages(part)
+            for stage in stages:
                 if stage not in before:
                     own.append(stage)
                     before.add(stage)

@@ -61,14 +61,13 @@ DIGESTS: dict[Key, str] = {}
 def identities(params: Path) -> dict[str, Any]:
     """Return hashes of parameter files, digests of jobs and metrics,
     and the `neutral` defaults that no hash holds."""
+    parameters = {}
+    for section in _OF_RUNS:
+        for name in names(params, section):
+            values = load_named(params, section, name).model_dump(mode="json")
+            parameters[f"{section}/{name}"] = value_hash(values)
     return {
-        "parameters": {
-            f"{section}/{name}": value_hash(
-                load_named(params, section, name).model_dump(mode="json")
-            )
-            for section in _OF_RUNS
-            for name in names(params, section)
-        },
+        "parameters": parameters,
         "source": {
             kind: {"training": job_code(TRAINING, kind), "evaluation": job_code(EVALUATION, kind)}
             for kind in sorted(MODELS.classes())
@@ -81,25 +80,23 @@ def identities(params: Path) -> dict[str, Any]:
 def neutral_keys() -> dict[str, Any]:
     """Return the default of every neutral key: ``Recipe.processes`` -> 1."""
     import_module("recap.settings.specs")  # its classes have such keys, too
-    kinds = {Strict}
-    while more := {child for kind in kinds for child in kind.__subclasses__()} - kinds:
-        kinds |= more
-    return {
-        f"{kind.__name__}.{name}": info.get_default(call_default_factory=True)
-        for kind in sorted(kinds - {Strict}, key=lambda kind: kind.__name__)
-        for name, info in kind.model_fields.items()
-        if info.exclude_if is not None and name in kind.__annotations__
-    }
+    kinds: list[type[Strict]] = [Strict]
+    for kind in kinds:
+        kinds += [child for child in kind.__subclasses__() if child not in kinds]
+    keys = {}
+    for kind in sorted(kinds[1:], key=lambda kind: kind.__name__):
+        for name, info in kind.model_fields.items():
+            if info.exclude_if is not None and name in kind.__annotations__:
+                keys[f"{kind.__name__}.{name}"] = info.get_default(call_default_factory=True)
+    return keys
 
 
 def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
     """Return the digest of a job by its first definition, its kinds of models and metrics."""
-    models = (
-        target
-        for kind in kinds
-        for target in (MODELS.get(kind).implementation, MODELS.target(kind))
-    )
-    return code_digest(start, *models, *map(METRICS.target, metrics), without=PICTURES)
+    targets = list(map(METRICS.target, metrics))
+    for kind in kinds:
+        targets += [MODELS.get(kind).implementation, MODELS.target(kind)]
+    return code_digest(start, *targets, without=PICTURES)
 
 
 def code_digest(*starts: str, without: Collection[str] = ()) -> str:
@@ -110,14 +107,14 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
         # What a name means is part of what a definition computes:
         # two of one name in two modules may change places.
         for _ in range(3):
-            meanings = {
-                place: [
-                    f"{name}={','.join([hashes.get(each, '') for each in meant])}{outside}"
-                    for name, meant, outside in _meanings(place)
-                ]
-                for place in hashes
-            }
-            hashes = {place: content_hash([own, *meanings[place]]) for place, own in hashes.items()}
+            before = hashes
+            hashes = {}
+            for place, own in before.items():
+                content = [own]
+                for name, meant, outside in _meanings(place):
+                    digests = ",".join(before.get(each, "") for each in meant)
+                    content.append(f"{name}={digests}{outside}")
+                hashes[place] = content_hash(content)
         DIGESTS[key] = content_hash(sorted(set(hashes.values())))[:16]
     return DIGESTS[key]
 
@@ -140,8 +137,10 @@ def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place
             continue
         reached_places.add(place)
         own = _definition(place)
-        todo += [target for read in (*own.names, *own.types) for target in _meant(module, read)]
-        todo += [(module, "")] if name and "" in _parsed(module).definitions else []
+        for read in (*own.names, *own.types):
+            todo += _meant(module, read)
+        if name and "" in _parsed(module).definitions:
+            todo.append((module, ""))
     return reached_places
 
 
@@ -176,10 +175,10 @@ def _meant(module: str, name: str) -> tuple[Place, ...]:
     first, _, rest = name.partition(".")
     if first in _parsed(module).definitions:
         return ((module, first),)
-    targets = [
-        f"{target}.{rest}" if rest else target for target in _parsed(module).imports.get(first, [])
-    ]
-    return tuple(place for target in targets for place in _at(target, module))
+    places: list[Place] = []
+    for target in _parsed(module).imports.get(first, []):
+        places += _at(f"{target}.{rest}" if rest else target, module)
+    return tuple(places)
 
 
 def _at(dotted: str, origin: str) -> Sequence[Place]:
@@ -187,10 +186,11 @@ def _at(dotted: str, origin: str) -> Sequence[Place]:
     parts = dotted.split(".")
     if parts[0] not in (_PACKAGE.name, origin.partition(".")[0]):
         return []
-    lengths = range(len(parts), 0, -1)
-    length = next((each for each in lengths if module_file(".".join(parts[:each])) is not None), 0)
-    module, rest = ".".join(parts[:length]), ".".join(parts[length:])
-    return _meant(module, rest) if length and rest else _all_of(module) if length else []
+    for length in range(len(parts), 0, -1):
+        module, rest = ".".join(parts[:length]), ".".join(parts[length:])
+        if module_file(module) is not None:
+            return _meant(module, rest) if rest else _all_of(module)
+    return []
 
 
 def module_file(name: str) -> Path | None:
@@ -238,31 +238,42 @@ def _parsed(name: str) -> Module:
         {}, _imports(tree, name if file.name == "__init__.py" else name.rpartition(".")[0])
     )
     for node in _without_docstring(tree.body):
-        for_types = (
-            isinstance(node, ast.If)
-            and (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
-        )
-        if isinstance(node, ast.Import | ast.ImportFrom) or _is_message(node) or for_types:
-            continue
-        names: set[str] = set()
-        types: set[str] = set()
-        content = _plain(node, names, types)
-        if isinstance(node, ast.ClassDef) and "settings" in name.split("."):
-            node.body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
-            content = _plain(node, set(), set())
-        # an ``if`` with all that is below it
-        below = [node] if isinstance(node, _NAMED) else list(ast.walk(node))
-        bound = {
-            each.id
-            for each in below
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-        }
-        for defined in bound | {each.name for each in below if isinstance(each, _NAMED)} or {""}:
-            own = module.definitions.setdefault(defined, Definition())
-            own.hashes.append(content_hash(content))
-            own.names |= names
-            own.types |= types
+        if not _computes_nothing(node):
+            _define(module, node, in_settings="settings" in name.split("."))
     return module
+
+
+def _computes_nothing(node: ast.stmt) -> bool:
+    """Return whether a statement imports, is for types alone, or logs."""
+    if isinstance(node, ast.If):
+        return (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
+    return isinstance(node, ast.Import | ast.ImportFrom) or _is_message(node)
+
+
+def _define(module: Module, node: ast.stmt, *, in_settings: bool) -> None:
+    """Add a top-level statement to the definitions of the names that it binds."""
+    names: set[str] = set()
+    types: set[str] = set()
+    content = _plain(node, names, types)
+    if in_settings and isinstance(node, ast.ClassDef):
+        node.body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
+        content = _plain(node, set(), set())
+    for defined in _bound(node) or {""}:
+        own = module.definitions.setdefault(defined, Definition())
+        own.hashes.append(content_hash(content))
+        own.names |= names
+        own.types |= types
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """Return the names that a statement binds: an ``if`` those of all that is below it."""
+    bound = set()
+    for each in [node] if isinstance(node, _NAMED) else ast.walk(node):
+        if isinstance(each, _NAMED):
+            bound.add(each.name)
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            bound.add(each.id)
+    return bound
 
 
 def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
@@ -283,9 +294,8 @@ def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
 def _plain(node: object, names: set[str], types: set[str]) -> object:
     """Return a tree as nested lists of what it computes; add its reads to `names` and `types`."""
     if isinstance(node, list):
-        return [
-            _plain(each, names, types) for each in _without_docstring(node) if not _is_message(each)
-        ]
+        body = _without_docstring(node)
+        return [_plain(each, names, types) for each in body if not _is_message(each)]
     if isinstance(node, str) and _TARGET.fullmatch(node):  # where something is, not what it is
         return "target"
     if not isinstance(node, ast.AST):
@@ -298,14 +308,18 @@ def _plain(node: object, names: set[str], types: set[str]) -> object:
     if (chain := _chain(node)) is not None:
         names.add(chain)
         names = set()  # of `masks.causal`, not `masks`
-    content = []
+    return [type(node).__name__, _plain_fields(node, names, types)]
+
+
+def _plain_fields(node: ast.AST, names: set[str], types: set[str]) -> list[object]:
+    content: list[object] = []
     for key in node._fields:
         value = getattr(node, key, None)
         if key in ("annotation", "returns"):
             _plain(value, types, types)
         elif key not in _COMPUTES_NOTHING and value not in (None, []):
             content.append([key, _plain(value, names, types)])
-    return [type(node).__name__, content]
+    return content
 
 
 def _without_docstring(body: list[Any]) -> list[Any]:

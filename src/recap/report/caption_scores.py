@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -53,7 +54,7 @@ def score_table(
         MetricError: two rows were scored on other images, by other references or with another
         tokenizer.
     """
-    names = [name for metric in metrics for name in METRICS.get(metric).names]
+    names = list(chain.from_iterable(METRICS.get(metric).names for metric in metrics))
     table = Corpus.read(corpus)
     rows = [_first_row(against, names, table)] if against else []
     unique = len({file.stem for file in files}) == len(files)
@@ -136,7 +137,10 @@ def table_text(result: Mapping[str, Any], form: str) -> str:
         return json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
     rows = result["rows"]
     asked = list(rows[0]["scores"])
-    names = [name for name in asked if any("score" in row["scores"][name] for row in rows)] or asked
+    scored = set()
+    for row in rows:
+        scored |= {name for name in asked if "score" in row["scores"][name]}
+    names = [name for name in asked if name in scored] or asked
     title = f"Captions of {result['dataset']}, {result['split']}, {result['images']:,} images"
     table = TextTable(title, "", [(name, name) for name in names])
     table.legend = [f"The {_INTERVAL} is of the image mean, by bootstrap over images."]
@@ -145,24 +149,26 @@ def table_text(result: Mapping[str, Any], form: str) -> str:
             f"p is of the paired t-test over images against the first row, corrected by Holm over "
             f"{counted(result['comparisons'], 'comparison')}."
         )
+    reasons = []
     for row in rows:
-        columns = [_texts(row["scores"][name], score_info(name)) for name in names]
-        kinds = _KINDS[:3] if row is rows[0] else _KINDS  # the first has no tests
-        lines = [Line(kind, [Cell(texts[kind]) for texts in columns]) for kind in kinds]
-        table.blocks.append(Block(row["label"], lines))
+        table.blocks.append(_block(row, names, has_tests=row is not rows[0]))
         table.signatures.append(f"{row['signature']} ({row['label']})")
-    reasons = [
-        f"{name}: {cell['reason']}"
-        for row in rows
-        for name, cell in row["scores"].items()
-        if cell.get("reason")
-    ]
-    table.notes = [plain(reason) for reason in dict.fromkeys(reasons)]
-    return (
-        latex_table(table, f"scores_{result['dataset']}")
-        if form == "latex"
-        else markdown_table(table)
-    )
+        for name, cell in row["scores"].items():
+            if cell.get("reason"):
+                reasons.append(plain(f"{name}: {cell['reason']}"))
+    table.notes = list(dict.fromkeys(reasons))
+    if form == "latex":
+        return latex_table(table, f"scores_{result['dataset']}")
+    return markdown_table(table)
+
+
+def _block(row: Mapping[str, Any], names: Sequence[str], *, has_tests: bool) -> Block:
+    """Return the lines of a row; the first has no tests."""
+    columns = [_texts(row["scores"][name], score_info(name)) for name in names]
+    block = Block(row["label"], [])
+    for kind in _KINDS if has_tests else _KINDS[:3]:
+        block.lines.append(Line(kind, [Cell(texts[kind]) for texts in columns]))
+    return block
 
 
 def _texts(cell: Mapping[str, Any], metric: Any) -> dict[str, str]:

@@ -102,58 +102,59 @@ def _section(
 ) -> Iterator[str]:
     """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, gaps."""
     results, name = Path(Paths(copy).results), plan.profile.name
-    behind = {
-        training.path: training for header in headers.values() for training in header.trainings
-    }
+    behind: dict[str, Training] = {}
+    for header in headers.values():
+        behind |= {training.path: training for training in header.trainings}
     shown = list[TextTable]()
     for table_id in copy.tables:
         if {run.path for run in plan.table_runs(table_id)} & headers.keys():
             table = shown_table(copy, table_id)
-            shown.append(
-                replace(table.paper, signatures=table.full.signatures if table.full else [])
-            )
+            signatures = table.full.signatures if table.full else []
+            shown.append(replace(table.paper, signatures=signatures))
     scale = next((table.scale for table in shown if table.scale), "")
     yield f"{markdown_text(scale)} {_summary(headers, behind)}".strip()
     yield from ("", _paragraph(into / PROSE / f"{name}.md"), "")
     for each in shown:
-        yield markdown_table(
-            replace(each, scale="" if each.scale == scale else each.scale), level=3
-        )
+        own_scale = "" if each.scale == scale else each.scale
+        yield markdown_table(replace(each, scale=own_scale), level=3)
     runs = [run for run in plan.trained() if run.path in behind]
     if runs:
-        curves = results / "curves.csv"
-        write_curves(
-            spec={"runs": curve_runs(plan, runs)},
-            runs=results / "runs",
-            out=curves,
-            figure=curves.with_suffix(".png"),
-        )
-        # 256 colors take half of the bytes, and no line gets that of another.
-        with (
-            Image.open(curves.with_suffix(".png")) as picture,
-            atomic_path(images / f"{name}.png") as temporary,
-        ):
-            picture.convert("RGB").quantize(256).save(temporary, format="PNG", optimize=True)
-        yield from (
-            "",
-            f"![Validation CIDEr-D after each epoch, by model and stage]({IMAGES}/{name}.png)",
-            "",
-        )
-    if claims := planned_claims(copy):
-        verdicts = judge_claims(claims, results / "scores")
-        judged = [
-            claim_line(verdict, claims.scale) for verdict in verdicts if verdict.verdict != NOT_RUN
-        ]
-        waiting = ", ".join(verdict.claim.id for verdict in verdicts if verdict.verdict == NOT_RUN)
-        yield from ("### Claims of the paper", "")
-        yield from (
-            f"- {markdown_text(line)}"
-            for line in [*judged, *([f"Not run: {waiting}"] if waiting else [])]
-        )
+        _write_figure(plan, runs, results, images / f"{name}.png")
+        alt = "Validation CIDEr-D after each epoch, by model and stage"
+        yield from ("", f"![{alt}]({IMAGES}/{name}.png)", "")
+    yield from _claims(copy, results / "scores")
     if runs:
         yield from ("", markdown_table(_runs_table(plan, runs, behind), level=3))
     yield from _missing(plan, headers)
     yield from ("", f"Data, for research use: {_sources(plan, headers)}.")
+
+
+def _write_figure(plan: RunPlan, runs: Sequence[Run], results: Path, out: Path) -> None:
+    """Write the learning curves of trainings as a PNG."""
+    curves = results / "curves.csv"
+    figure = curves.with_suffix(".png")
+    write_curves(
+        spec={"runs": curve_runs(plan, runs)}, runs=results / "runs", out=curves, figure=figure
+    )
+    # 256 colors take half of the bytes, and no line gets that of another.
+    with Image.open(figure) as picture, atomic_path(out) as temporary:
+        picture.convert("RGB").quantize(256).save(temporary, format="PNG", optimize=True)
+
+
+def _claims(plan: RunPlan, scores: Path) -> Iterator[str]:
+    """Yield the verdicts on the claims of a plan's papers, if it has any."""
+    claims = planned_claims(plan)
+    if claims is None:
+        return
+    yield from ("### Claims of the paper", "")
+    waiting = []
+    for verdict in judge_claims(claims, scores):
+        if verdict.verdict == NOT_RUN:
+            waiting.append(verdict.claim.id)
+        else:
+            yield f"- {markdown_text(claim_line(verdict, claims.scale))}"
+    if waiting:
+        yield f"- {markdown_text('Not run: ' + ', '.join(waiting))}"
 
 
 def _sources(plan: RunPlan, headers: Mapping[str, Header]) -> str:
@@ -244,9 +245,9 @@ def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
         read_published(file)[0]
         for file in published_files(into / PUBLISHED / plan.profile.name).values()
     ]
-    texts = {
-        each.path: each.texts["config.yaml"] for header in headers for each in header.trainings
-    }
+    texts: dict[str, str] = {}
+    for header in headers:
+        texts |= {each.path: each.texts["config.yaml"] for each in header.trainings}
     for run in (run for run in plan.trained() if run.path in texts):
         before = flat(dict(parse(texts[run.path], f"{run.path}/config.yaml") or {}))
         now = flat(run_spec(plan, run).model_dump(mode="json"))
@@ -273,26 +274,22 @@ def changed_pages(into: Path, params: Path) -> Iterator[str]:
         with reading(page, missing="make it again", damaged="make it again"):
             text = page.read_text(encoding="utf-8")
         plans = [named_plan(params, name, scale=scale) for scale in scales or [None]]
-        yield from (sentence for plan in plans for sentence in changed_settings(plan, into))
+        for plan in plans:
+            yield from changed_settings(plan, into)
         with TemporaryDirectory(prefix="recap-pages-") as images:
             again = docs_page(name, plans, into, Path(images)).splitlines()
             # Bytes of figures differ between versions of Matplotlib.
-            missing = [
-                file.name
-                for file in Path(images).iterdir()
-                if not (into / IMAGES / file.name).is_file()
-            ]
-        yield from (
-            f"{page}: has no figure {IMAGES}/{file}; make the page again" for file in missing
-        )
-        pairs = zip_longest(text.splitlines(), again)
-        if line := next(
-            (number for number, (before, now) in enumerate(pairs, 1) if before != now), None
-        ):
-            yield (
-                f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; make "
-                "the page again"
-            )
+            figures = [file.name for file in Path(images).iterdir()]
+        for file in figures:
+            if not (into / IMAGES / file).is_file():
+                yield f"{page}: has no figure {IMAGES}/{file}; make the page again"
+        for line, (before, now) in enumerate(zip_longest(text.splitlines(), again), 1):
+            if before != now:
+                yield (
+                    f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; "
+                    "make the page again"
+                )
+                break
     if (readme := readme_of(into)).is_file() and with_tables(
         text := readme.read_text(encoding="utf-8"), into
     ) != text:

@@ -132,7 +132,10 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
     """Draw scores over a setting, such as the share of training pairs:
     one panel per metric, one line per model."""
     rows: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for table in sorted({point.table for line in figure.lines for point in line.points}):
+    tables: set[str] = set()
+    for line in figure.lines:
+        tables |= {point.table for point in line.points}
+    for table in sorted(tables):
         file = statistics / f"{table}.json"
         check(file)
         rows |= {(table, row["id"]): row for row in read_json(file)["rows"]}

@@ -69,20 +69,23 @@ class ShownTable:
 def make_report(plan: RunPlan) -> Path:
     """Write a profile's ``report.html``, and ``report.pdf`` where LaTeX is installed."""
     done = progress(plan)
-    tables = {table_id: shown_table(plan, table_id) for table_id in plan.tables}
-    titled = [
-        (table_id.endswith(_READINGS), (table.paper.title, table))
-        for table_id, table in tables.items()
-    ]
-    signatures = [text for table in tables.values() if table.full for text in table.full.signatures]
+    own: list[tuple[str, Any]] = []
+    readings: list[tuple[str, Any]] = []
+    signatures: list[str] = []
+    for table_id in plan.tables:
+        table = shown_table(plan, table_id)
+        part = readings if table_id.endswith(_READINGS) else own
+        part.append((table.paper.title, table))
+        if table.full:
+            signatures += table.full.signatures
     samples = [
         (plain(table.title), sampled_table(plan, table_id))
         for table_id, table in plan.tables.items()
     ]
     sections = [
         _section("Claims", "texts", [(table.title, table) for table in _claims(plan)]),
-        _section("Tables", "tables", [each for reading, each in titled if not reading]),
-        _section("Readings", "tables", [each for reading, each in titled if reading]),
+        _section("Tables", "tables", own),
+        _section("Readings", "tables", readings),
         _section("Human studies", "texts", [(table.title, table) for table in _studies(plan)]),
         _section("Figures", "figures", [(figure.title, figure) for figure in figures(plan)]),
         _section("Samples", "samples", samples),
@@ -97,8 +100,7 @@ def make_report(plan: RunPlan) -> Path:
     write_text(page, template.render(shown))
     log.info(f"{page}: {done.sentence}")
     pdf = page.with_suffix(".pdf")
-    program = shutil.which("pdflatex")
-    reason = "pdflatex is not installed" if program is None else _compile(program, shown, pdf)
+    reason = _compile(shown, pdf)
     if reason:
         pdf.unlink(missing_ok=True)  # of an earlier report
         log.warning(f"{pdf}: not made, because {reason}; the page has everything")
@@ -164,13 +166,8 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
         done = [run for run in runs if paths.is_scored(run)]
         partial = f"{len(done)} of {counted(len(runs), 'run')}" if done else NOT_YET
         tags.append("" if len(done) == len(runs) else partial)
-        rows.append(
-            _row(
-                table,
-                row,
-                [read_metrics(Path(paths.results) / "scores" / run.path).scores for run in done],
-            )
-        )
+        scores = [read_metrics(Path(paths.results) / "scores" / run.path).scores for run in done]
+        rows.append(_row(table, row, scores))
     statistics = {
         "table": table_id,
         "columns": list(table.columns),
@@ -179,7 +176,8 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
         "seeds": plan.seeds[table_id][:1],
         "family": {"made": 0, "units": []},
         "rows": rows,
-        **{key: [row.model_dump() for row in getattr(table, key)] for key in ("quoted", "not_run")},
+        "quoted": [row.model_dump() for row in table.quoted],
+        "not_run": [row.model_dump() for row in table.not_run],
     }
     paper = paper_table(table_frame(table.model_copy(update={"outside": []}), statistics))
     lines = paper.blocks[-1].lines
@@ -202,8 +200,11 @@ def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> d
     return {**row.model_dump(), "as_printed": row.as_printed, "cells": cells, "signatures": {}}
 
 
-def _compile(program: str, shown: dict[str, Any], out: Path) -> str:
+def _compile(shown: dict[str, Any], out: Path) -> str:
     """Write the PDF, or return why there is none."""
+    program = shutil.which("pdflatex")
+    if program is None:
+        return "pdflatex is not installed"
     with TemporaryDirectory(prefix="recap-pdf-") as name:
         folder = Path(name)
 
@@ -260,11 +261,8 @@ def progress(plan: RunPlan) -> Progress:
     took = sum(each["seconds"] for each in records.values()) / _HOUR
     cost = TextTable("Cost so far", "", [(name, name) for name in _COLUMNS], "paper")
     cost.legend = [f"The finished trainings took {took:,.2f} hours."]
-    series, order, lines = (
-        dict[str, list[Run]](),
-        list(dict.fromkeys(labels.values())),
-        list[Line](),
-    )
+    series, lines = dict[str, list[Run]](), list[Line]()
+    order = list(dict.fromkeys(labels.values()))
     for run in sorted(
         trained, key=lambda run: (order.index(labels[series_of(run.path)]), run.stage != "xe")
     ):

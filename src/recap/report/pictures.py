@@ -124,13 +124,7 @@ def write_gallery(
     table = Corpus.read(corpus)
     scored = {label: ScoredCaptions.read(folder) for label, folder in systems.items()}
     first_label, first = next(iter(scored.items()))
-    for label, each in scored.items():
-        reason = not_comparable(first.signature, each.signature)
-        if reason or set(each.captions) != set(first.captions):
-            why = reason or "their images differ"
-            raise MetricError(
-                f"{plain(first_label)!r} and {plain(label)!r} cannot be compared: {why}"
-            )
+    _check_comparable(scored)
     references = table.captions(first.split)
     unknown = sorted(set(first.captions) - set(references))
     if unknown:
@@ -138,25 +132,28 @@ def write_gallery(
             f"{corpus}: has no test image {unknown[0]}, which {plain(first_label)!r} describes"
         )
     ids = sorted(first.captions)
-    metrics = [
-        name for name in first.scores if all(name in each.scores for each in scored.values())
-    ]
+    metrics = list(first.scores)
+    for each in scored.values():
+        metrics = [name for name in metrics if name in each.scores]
     drawn = sorted(
         generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False).tolist()
     )
     source, names = pictures_of(corpus, images) if images else None, table.files()
-    photos = [
-        {
-            "id": image,
-            "src": photo_address(read_photo(source, names[image]), _GALLERY_EDGE) if source else "",
-            "references": list(map(plain, references[image])),
-            "captions": [plain(each.captions[image]) for each in scored.values()],
-            "scores": [
-                [round(each.scores[name][image], 2) for name in metrics] for each in scored.values()
-            ],
-        }
-        for image in (ids[place] for place in drawn)
-    ]
+    photos = []
+    for image in (ids[place] for place in drawn):
+        scores = []
+        for each in scored.values():
+            scores.append([round(each.scores[name][image], 2) for name in metrics])
+        photo = photo_address(read_photo(source, names[image]), _GALLERY_EDGE) if source else ""
+        photos.append(
+            {
+                "id": image,
+                "src": photo,
+                "references": list(map(plain, references[image])),
+                "captions": [plain(each.captions[image]) for each in scored.values()],
+                "scores": scores,
+            }
+        )
     share = (
         "all" if len(drawn) == len(ids) else f"a random sample of {len(drawn):,} of {len(ids):,}"
     )
@@ -171,3 +168,15 @@ def write_gallery(
         "photos": photos,
     }
     write_text(out, environment("html", "recap.report").get_template("gallery.html").render(shown))
+
+
+def _check_comparable(scored: Mapping[str, ScoredCaptions]) -> None:
+    """Refuse systems that cannot be compared with the first."""
+    first_label, first = next(iter(scored.items()))
+    for label, each in scored.items():
+        reason = not_comparable(first.signature, each.signature)
+        if reason or set(each.captions) != set(first.captions):
+            why = reason or "their images differ"
+            raise MetricError(
+                f"{plain(first_label)!r} and {plain(label)!r} cannot be compared: {why}"
+            )

@@ -30,8 +30,8 @@ from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import parse_signature, value_sha256
 from recap.core.log import log
 from recap.data.corpus import CORPUS, Corpus
-from recap.metrics.scores import score
-from recap.plan.jobs import selection_spec, trainings
+from recap.metrics.scores import Scores, score
+from recap.plan.jobs import compared, selection_spec
 from recap.plan.paths import Paths
 from recap.plan.run import Run, ScoredFile, file_name
 from recap.plan.run_plan import RunPlan
@@ -100,11 +100,11 @@ def references_hash(references: Mapping[int, Sequence[str]]) -> str:
 
 def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
     """Return all that is scored for some tables, or for a plan."""
-    runs = (
-        [run for table_id in table_ids for run in plan.table_runs(table_id)]
-        if table_ids
-        else plan.scored()
-    )
+    if not table_ids:
+        return [*plan.scored(), *plan.scored_files()]
+    runs: list[Run] = []
+    for table_id in table_ids:
+        runs += plan.table_runs(table_id)
     return [*runs, *plan.scored_files(*table_ids)]
 
 
@@ -138,12 +138,10 @@ def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Imag
         each: dict(zip(columns, of_image, strict=True))
         for each, of_image in zip(ids, values, strict=True)
     }
-    if scores.keys() != captions.keys():
-        raise DataError(
-            f"{folder}: its captions and scores are of other images; evaluate this run again"
-        )
     parts = scored.parts() if isinstance(scored, Run) else []
-    stages = dict.fromkeys(stage.path for part in parts for stage in plan.stages(part))
+    stages: dict[str, None] = {}
+    for part in parts:
+        stages |= dict.fromkeys(stage.path for stage in plan.stages(part))
     behind = [_training(Path(paths.results) / "runs", path) for path in stages]
     scorer = parse_signature(metrics.signature)
     sources = {
@@ -230,18 +228,17 @@ def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str
     files, seeds = published_files(published / plan.profile.name), dict(plan.seeds)
     for table_id, table in plan.tables.items():
         missing = {run.seed for run in plan.table_runs(table_id) if run.path not in files}
-        if not any(row.ensemble for row in table.rows):
-            # Those that all rows are published with, if there are any.
-            seeds[table_id] = [seed for seed in seeds[table_id] if seed not in missing] or seeds[
-                table_id
-            ]
+        # Those that all rows are published with, if there are any.
+        common = [seed for seed in seeds[table_id] if seed not in missing]
+        if common and not any(row.ensemble for row in table.rows):
+            seeds[table_id] = common
     with TemporaryDirectory(prefix="recap-published-") as name:
-        copy, paths = plan.below(Path(name), seeds), [each.path for each in _evaluations(plan)]
-        headers = {
-            path: _restore(files[path], path, Path(Paths(copy).results))
-            for path in paths
-            if path in files
-        }
+        copy = plan.below(Path(name), seeds)
+        results = Path(Paths(copy).results)
+        headers = {}
+        for scored in _evaluations(plan):
+            if scored.path in files:
+                headers[scored.path] = _restore(files[scored.path], scored.path, results)
         for table_id in copy.tables:
             if all(map(Paths(copy).is_scored, _evaluations(copy, table_id))):
                 _write_statistics(copy, table_id)
@@ -274,20 +271,16 @@ def _write_statistics(plan: RunPlan, table_id: str) -> None:
     """Write the statistics of a table, as the workflow does."""
     results = Path(Paths(plan).results)
     name = file_name(table_id)
-    table = plan.tables[table_id]
     selection = None
-    if table.selections:
+    if plan.tables[table_id].selections:
         selection = results / "statistics" / "selections" / f"{name}.json"
         spec: SelectedRows = validate(SelectedRows, selection_spec(plan, table_id), table_id)
         write_selections(spec, runs=results / "runs", out=selection)
-    behind = trainings(plan, table_id).items()
     compare_table(
-        table=table,
+        **compared(plan, table_id, results / "runs"),
         name=name,
-        seeds=plan.seeds[table_id],
         scores_root=results / "scores",
         statistics_out=results / "statistics" / f"{name}.json",
-        trainings={run: [results / "runs" / path for path in stages] for run, stages in behind},
         selection=selection,
     )
 
@@ -331,11 +324,10 @@ def changed_scores(file: Path, corpus: Corpus) -> Iterator[str]:
     if references_hash(references) != header.references_sha256:
         yield f"{file}: was scored by other reference captions than those of {corpus.dataset} here"
         return
-    metrics = [
-        name
-        for name in COCO
-        if any(published.get(each) is not None for each in METRICS.get(name).names)
-    ]
+    metrics = []
+    for metric in COCO:
+        if any(published.get(name) is not None for name in METRICS.get(metric).names):
+            metrics.append(metric)
     captions = {image.id: image.caption for image in images}
     try:
         scores = score(references, captions, metrics=metrics)
@@ -345,17 +337,19 @@ def changed_scores(file: Path, corpus: Corpus) -> Iterator[str]:
     yield from (
         f"{file}: {name} was not scored again: {why}" for name, why in scores.failed.items()
     )
-    for name in (
-        name
-        for metric in metrics
-        if metric not in scores.failed
-        for name in METRICS.get(metric).names
-    ):
-        again = scores.per_image.get(name, {})
-        pairs = [("corpus", published.get(name), scores.corpus[name])]
-        pairs += [
-            (f"image {image.id}", image.scores.get(name), again.get(image.id)) for image in images
-        ]
-        for where, before, now in pairs:
-            if before is None or now is None or not abs(before - now) <= TOLERANCE:
-                yield f"{file}: {where}: {name} is {before!r}, and scored again it is {now!r}"
+    for metric in metrics:
+        if metric not in scores.failed:
+            for name in METRICS.get(metric).names:
+                yield from _changed_score(file, name, published.get(name), images, scores)
+
+
+def _changed_score(
+    file: Path, name: str, corpus: float | None, images: Sequence[Image], scores: Scores
+) -> Iterator[str]:
+    """Yield a sentence for the score of a published corpus, and of each image, that is another."""
+    again = scores.per_image.get(name, {})
+    pairs = [("corpus", corpus, scores.corpus[name])]
+    pairs += [(f"image {each.id}", each.scores.get(name), again.get(each.id)) for each in images]
+    for where, before, now in pairs:
+        if before is None or now is None or not abs(before - now) <= TOLERANCE:
+            yield f"{file}: {where}: {name} is {before!r}, and scored again it is {now!r}"

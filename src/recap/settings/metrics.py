@@ -19,15 +19,20 @@ _SERVER = ("c5", "c40")
 
 def server_names() -> list[str]:
     """Return the names of scores that COCO's server alone gives, ``c5.BLEU-1`` and so on."""
-    names = [name for metric in COCO if metric != "SPICE" for name in METRICS.get(metric).names]
-    return [f"{references}.{name}" for name in names for references in _SERVER]
+    server: list[str] = []
+    for metric in COCO:
+        if metric != "SPICE":
+            for name in METRICS.get(metric).names:
+                server += [f"{references}.{name}" for references in _SERVER]
+    return server
 
 
 def column_names() -> list[str]:
     """Return the names of all columns of tables that are scores."""
-    return [
-        name for metric in METRICS.names() for name in METRICS.get(metric).names
-    ] + server_names()
+    names: list[str] = []
+    for metric in METRICS.names():
+        names += METRICS.get(metric).names
+    return names + server_names()
 
 
 def score_info(name: str) -> Any:

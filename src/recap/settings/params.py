@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,11 @@ def tables_named(params: Path, names: Iterable[str]) -> list[str]:
     that of a file with parts means all of them (``mine/t1_f001`` ...)."""
     by_name, tables = _by_name(params, "tables"), list[str]()
     for name in names:
-        parts = [read_mapping(path).get("parts") for path in by_name.get(name, [])]
-        tables += [
-            f"{name}_{part}" for each in parts if isinstance(each, dict) for part in each
-        ] or [name]
+        parts: list[str] = []
+        for path in by_name.get(name, []):
+            own = read_mapping(path).get("parts")
+            parts += own if isinstance(own, dict) else []
+        tables += [f"{name}_{part}" for part in parts] or [name]
     return tables
 
 
@@ -126,7 +128,7 @@ def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[st
                     f"{source}: base: must be the name of another file of {section} (got {base!r})"
                 )
         base = bases[0][1] if bases else None
-    return [layer for same_name in reversed(layers.values()) for layer in same_name]
+    return list(chain.from_iterable(reversed(layers.values())))
 
 
 def _read(params: Path, section: str, name: str) -> list[tuple[str, dict[str, Any]]]:
@@ -141,8 +143,13 @@ def _read(params: Path, section: str, name: str) -> list[tuple[str, dict[str, An
     layers = [(label(params, path), read_mapping(path)) for path in paths]
     if section == "tables":
         return [(source, _one_table(params, name, source, values)) for source, values in layers]
-    # key that only one file of a scale may have, `seeds` or `models.transformer` -> file
-    owners: dict[str, str] = {}
+    _refuse_twice(layers)
+    return layers
+
+
+def _refuse_twice(layers: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Refuse a key that two files of a scale have."""
+    owners: dict[str, str] = {}  # `seeds` or `models.transformer` -> file
     for source, values in layers:
         for key, value in values.items():
             for entry in [f"{key}.{each}" for each in value] if isinstance(value, dict) else [key]:
@@ -151,7 +158,6 @@ def _read(params: Path, section: str, name: str) -> list[tuple[str, dict[str, An
                         f"{owners[entry]} and {source} both have the key {entry!r}; remove it from "
                         "one"
                     )
-    return layers
 
 
 def _one_table(params: Path, name: str, source: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -222,10 +228,10 @@ def profiles_of_tables(params: Path) -> dict[str, list[str]]:
 
 def profile_tables(params: Path, profile: Profile) -> list[str]:
     """Return the tables of a profile, then those that its figures draw."""
-    drawn = [
-        name for figure in profile.figures for name in load_named(params, "figures", figure).tables
-    ]
-    return list(dict.fromkeys(tables_named(params, [*profile.tables, *drawn])))
+    tables = list(profile.tables)
+    for figure in profile.figures:
+        tables += load_named(params, "figures", figure).tables
+    return list(dict.fromkeys(tables_named(params, tables)))
 
 
 def load_profiles(path: Path) -> list[Profile]:
@@ -311,5 +317,8 @@ def _schema(name: str, kind: Any) -> dict[str, Any]:
 def _roots(node: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the objects that a file may be: the schema itself, or the kinds it chooses from."""
     if "anyOf" in node:
-        return [root for option in node["anyOf"] for root in _roots(option, definitions)]
+        roots = []
+        for option in node["anyOf"]:
+            roots += _roots(option, definitions)
+        return roots
     return [definitions[node["$ref"].rsplit("/", 1)[-1]]] if "$ref" in node else [node]

@@ -172,22 +172,18 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
-        ids = {
-            key: [each.id for each in getattr(self, key)]
-            for key in ("systems", "setups", "questions")
-        }
-        for key, names in ids.items():
-            check_distinct(key, names)
+        ids: dict[str, list[str]] = {}
+        for key in ("systems", "setups", "questions"):
+            ids[key] = [each.id for each in getattr(self, key)]
+            check_distinct(key, ids[key])
         models = [system.id for system in self.systems if not system.reference]
         for setup in self.setups:
             check_known(f"setup {setup.id!r}: rows", setup.rows, models)
         check_known("simulated.votes", self.simulated.votes, ids["systems"])
         check_known("simulated.yes", self.simulated.yes, ids["systems"])
-        blocks, lines = (
-            ("questions", ["no", "yes", "no rate"])
-            if self.kind == "questions"
-            else ("setups", ["share"])
-        )
+        blocks, lines = "setups", ["share"]
+        if self.kind == "questions":
+            blocks, lines = "questions", ["no", "yes", "no rate"]
         check_known("printed", self.printed, ids[blocks])
         for block, values in self.printed.items():
             check_known(f"printed.{block}", values, lines)

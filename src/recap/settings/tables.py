@@ -409,33 +409,40 @@ class TableOfParts(UnscaledTable):
 def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
     """Return one part of a :class:`TableOfParts`' mapping as that of a plain table."""
     own = values["parts"][part]
-    settings = {key: value for key, value in own.items() if key in RowSettings.model_fields}
-    table = {
-        key: value
-        for key, value in {**values, **own}.items()
-        if key not in ("parts", "selections", *settings)
-    }
+    table: dict[str, Any] = {}
+    defaults = dict(values.get("defaults", {}))
+    for key, value in {**values, **own}.items():
+        if key in own and key in RowSettings.model_fields:
+            defaults[key] = value
+        elif key not in ("parts", "selections"):
+            table[key] = value
     rows = []
-    for row in (row for row in values["rows"] if part in (row.get("parts") or values["parts"])):
-        printed = {key: row[key][part] for key in _BY_PART if part in row.get(key, {})}
-        rows.append(
-            {key: value for key, value in row.items() if key not in ("parts", *_BY_PART)} | printed
-        )
+    for row in values["rows"]:
+        if part in (row.get("parts") or values["parts"]):
+            rows.append(_row_of(row, part))
+    table |= {"defaults": defaults, "rows": rows}
     selections = selections_over(values.get("selections", []), [row["id"] for row in rows])
-    return {
-        **table,
-        "defaults": {**values.get("defaults", {}), **settings},
-        "rows": rows,
-        **({"selections": selections} if selections else {}),
-    }
+    if selections:
+        table["selections"] = selections
+    return table
+
+
+def _row_of(row: dict[str, Any], part: str) -> dict[str, Any]:
+    line = {key: value for key, value in row.items() if key not in ("parts", *_BY_PART)}
+    for key in _BY_PART:
+        if part in row.get(key, {}):
+            line[key] = row[key][part]
+    return line
 
 
 def selections_over(selections: list[dict[str, Any]], ids: Collection[str]) -> list[dict[str, Any]]:
     """Return choices among the rows that there are; one row leaves no choice."""
-    among = [
-        {**each, "over": [name for name in each["over"] if name in ids]} for each in selections
-    ]
-    return [each for each in among if len(each["over"]) > 1]
+    choices = []
+    for selection in selections:
+        over = [name for name in selection["over"] if name in ids]
+        if len(over) > 1:
+            choices.append({**selection, "over": over})
+    return choices
 
 
 class Check(Strict):

@@ -10,9 +10,9 @@ from typing import Any
 
 from recap.core.errors import counted
 from recap.plan.run import row_runs
-from recap.settings import Table
+from recap.settings import Row, Table
 from recap.settings.metrics import score_info, server_names
-from recap.settings.specs import JudgedClaims
+from recap.settings.specs import JudgedClaims, PrintedTable
 from recap.settings.tables import STAGE_NAMES, Check, Claim, column_info
 from recap.statistics.comparison import SIGNIFICANT, UNITS, Sample, compare_rows, correct
 from recap.statistics.scores import NO_IMAGES, RowScores, collect
@@ -64,31 +64,34 @@ def _verdict(claim: Claim, spec: JudgedClaims, scores: Path) -> Verdict:
         return Verdict(claim, NO_PROGRAM, claim.not_for_a_program)
     if claim.settled:
         return Verdict(claim, HOLDS if claim.settled.holds else FAILS, claim.settled.why)
-    comparisons = [each for check in claim.checks for each in _compare(check, spec, scores)]
-    judged = judge([each for each in comparisons if each.tests]) + [
-        each for each in comparisons if not each.tests
-    ]
+    tested: list[Judged] = []
+    untested: list[Judged] = []
+    for check in claim.checks:
+        for each in _compare(check, spec, scores):
+            (tested if each.tests else untested).append(each)
+    judged = judge(tested) + untested
     planned = [each for each in judged if each.planned] or judged
-    verdict, unplanned = verdict_of(planned), len(judged) - len(planned)
+    verdict = verdict_of(planned)
+    unplanned = len(judged) - len(planned)
     deciding = [each for each in planned if each.verdict == verdict]
     why = [_other_stage(each, spec) for each in planned]
-    why += [f"{len(deciding)} of {len(planned)} comparisons"] if len(planned) > 1 else []
-    why += [f"{counted(unplanned, 'comparison')} not made at this scale"] if unplanned else []
+    if len(planned) > 1:
+        why.append(f"{len(deciding)} of {len(planned)} comparisons")
+    if unplanned:
+        why.append(f"{counted(unplanned, 'comparison')} not made at this scale")
     why += [each.why for each in deciding]
     return Verdict(claim, verdict, "; ".join(dict.fromkeys(filter(None, why))), tuple(judged))
 
 
 def _other_stage(judged: Judged, spec: JudgedClaims) -> str:
     """Return that scores are of another stage than the printed ones, where they are."""
-    table, printed = spec.tables.get(judged.table), spec.printed.get(judged.check.table)
-    stage = (
-        next((row.stage for row in table.table.rows if row.id == judged.check.row), None)
-        if table
-        else None
-    )
-    if stage is None or printed is None or stage == printed.stage:
+    printed = spec.printed.get(judged.check.table)
+    if printed is None or judged.table not in spec.tables:
         return ""
-    return f"after {STAGE_NAMES[stage]}, printed after {STAGE_NAMES[printed.stage]}"
+    for row in spec.tables[judged.table].table.rows:
+        if row.id == judged.check.row and row.stage != printed.stage:
+            return f"after {STAGE_NAMES[row.stage]}, printed after {STAGE_NAMES[printed.stage]}"
+    return ""
 
 
 def verdict_of(judged: Sequence[Judged]) -> str:
@@ -99,94 +102,148 @@ def verdict_of(judged: Sequence[Judged]) -> str:
 
 def _compare(check: Check, spec: JudgedClaims, scores: Path) -> list[Judged]:
     """Return the comparisons of a check, or why there are none."""
-    own, other = spec.tables.get(check.table), spec.tables.get(check.in_place or "")
-    # The table in place of another is read where the check's own one is missing,
-    # or has one seed and so no verdict.
-    in_place = other is not None and (own is None or len(own.seeds) < min(2, len(other.seeds)))
-    name = str(check.in_place) if in_place else check.table
+    name = _table_read(check, spec)
     opponents = check.rows or [check.quoted or f"{check.printed:g}"]
-
-    def without(
-        verdict: str, why: str, rows: Sequence[str] = opponents, *, planned: bool = True
-    ) -> list[Judged]:
-        pairs = [(metric, row) for metric in check.metrics for row in rows]
-        return [
-            Judged(check, name, *pair, verdict=verdict, why=why, planned=planned) for pair in pairs
-        ]
-
+    every = [Judged(check, name, metric, other) for metric in check.metrics for other in opponents]
     if name not in spec.tables:
-        return without(NOT_RUN, "its table is not made at this scale", planned=False)
-    table, seeds = spec.tables[name].table, spec.tables[name].seeds
+        return _not_planned(every, "its table is not made at this scale")
+    table = spec.tables[name].table
     rows = {row.id: row for row in table.rows if row.id in {check.row, *check.rows}}
-    lacking = {
-        row: f"row {row} is not run at this scale"
-        for row in (check.row, *check.rows)
-        if row not in rows
-    }
-    if check.row in lacking or (check.rows and not set(check.rows) - set(lacking)):
-        return without(NOT_RUN, next(iter(lacking.values())), planned=False)
-    if all(metric in server_names() for metric in check.metrics):
-        return without(UNTOLD, NO_IMAGES)
-    if not check.rows and not rows[check.row].as_printed:
-        return without(
-            UNTOLD,
-            "scores on other data or of other settings cannot be compared with a printed number",
-        )
-    left_out = [
-        each for row, why in lacking.items() for each in without(NOT_RUN, why, [row], planned=False)
-    ]
-    opponents = [row for row in opponents if row not in lacking]
-    runs = [run for row in rows.values() for run in row_runs(row, seeds)]
+    lacking = [row for row in (check.row, *check.rows) if row not in rows]
+    if check.row in lacking or (check.rows and set(check.rows) <= set(lacking)):
+        return _not_planned(every, _row_lacks(lacking[0]))
+    if why := _untold(check, rows[check.row]):
+        return _without_test(every, UNTOLD, why)
+    planned: list[Judged] = []
+    left_out: list[Judged] = []
+    for each in every:
+        if each.against in lacking:
+            left_out += _not_planned([each], _row_lacks(each.against))
+        else:
+            planned.append(each)
+    return _compare_runs(planned, list(rows.values()), spec, scores) + left_out
+
+
+def _compare_runs(
+    planned: list[Judged], rows: list[Row], spec: JudgedClaims, scores: Path
+) -> list[Judged]:
+    """Return the comparisons of a check whose rows are run at this scale."""
+    check, name = planned[0].check, planned[0].table
+    table, seeds = spec.tables[name].table, spec.tables[name].seeds
+    runs = [run for row in rows for run in row_runs(row, seeds)]
     finished = sum((scores / run.path / "metrics.json").exists() for run in runs)
     if finished < len(runs):
-        return without(NOT_RUN, f"{finished} of {len(runs)} runs of {name}", opponents) + left_out
-    part = table.model_copy(
-        update={"rows": list(rows.values()), "columns": list(check.metrics), "server": None}
-    )
+        return _without_test(planned, NOT_RUN, f"{finished} of {len(runs)} runs of {name}")
+    part = table.model_copy(update={"rows": rows, "columns": list(check.metrics), "server": None})
     row_scores = {each.row.id: each for each in collect(part, seeds, scores, {}, {})}
-    printed = {row.id: row.printed for row in table.rows} | {
-        row.id: row.printed for row in table.quoted
-    }
-    if check.table in spec.printed:
-        printed = spec.printed[check.table].rows
-    pairs = [(metric, row) for metric in check.metrics for row in opponents]
-    return [
-        *(_compared(Judged(check, name, *pair), row_scores, table, printed) for pair in pairs),
-        *left_out,
-    ]
+    printed = spec.printed.get(check.table)
+    return [_test(each, row_scores, table, printed) for each in planned]
 
 
-def _compared(
-    judged: Judged,
-    scores: Mapping[str, RowScores],
-    table: Table,
-    printed: Mapping[str, Mapping[str, float]],
+def _table_read(check: Check, spec: JudgedClaims) -> str:
+    """Return the table that a check is read from: its own, or the one in its place."""
+    own, other = spec.tables.get(check.table), spec.tables.get(check.in_place or "")
+    if check.in_place is None or other is None:
+        return check.table
+    # The other one is read where the check's own is missing, or has one seed and so no verdict.
+    if own is None or len(own.seeds) < min(2, len(other.seeds)):
+        return check.in_place
+    return check.table
+
+
+def _row_lacks(row: str) -> str:
+    return f"row {row} is not run at this scale"
+
+
+def _without_test(
+    comparisons: Sequence[Judged], verdict: str, why: str, *, planned: bool = True
+) -> list[Judged]:
+    return [replace(each, verdict=verdict, why=why, planned=planned) for each in comparisons]
+
+
+def _not_planned(comparisons: Sequence[Judged], why: str) -> list[Judged]:
+    return _without_test(comparisons, NOT_RUN, why, planned=False)
+
+
+def _untold(check: Check, row: Row) -> str:
+    """Return why a check cannot be told from any scores of its row, or ""."""
+    if all(metric in server_names() for metric in check.metrics):
+        return NO_IMAGES
+    if not check.rows and not row.as_printed:
+        return "scores on other data or of other settings cannot be compared with a printed number"
+    return ""
+
+
+def _test(
+    judged: Judged, scores: Mapping[str, RowScores], table: Table, printed: PrintedTable | None
 ) -> Judged:
-    """Add one metric's tests against a row, or a printed number as every image's and run's."""
-    check, metric, other = judged.check, judged.metric, judged.against
-    quoted = next((row for row in table.quoted if row.id == other), None)
-    label = scores[other].row.label if other in scores else quoted.label if quoted else other
-    judged = replace(judged, against=label)
-    for side in (scores[row] for row in (other, check.row) if row in scores):
-        if not side.values.get(metric):
-            return replace(judged, why=f"{metric}: {side.reasons.get(metric)}")
-    own = scores[check.row].sample(metric)
-    if other in scores:
-        base = scores[other].sample(metric)
+    """Add one metric's tests, or why there are none.
+
+    ``printed``: what is printed in the check's table, where another one is in its place.
+    """
+    check, own = judged.check, scores[judged.check.row]
+    if check.rows:
+        tested = _against_row(judged, own, scores[judged.against])
+    elif check.quoted:
+        tested = _against_quoted(judged, own, table)
     else:
-        number = quoted.printed.get(metric) if quoted else check.printed
-        if number is None:
-            return replace(judged, why=f"{metric} of {label} is not printed")
-        if abs(fmean(own.images) - fmean(own.runs)) > 1e-6:  # more than by rounding
-            return replace(judged, why=f"{metric} of a corpus is no mean over its images")
-        number /= column_info(metric).scale
-        base = Sample([number] * len(own.images), [number] * 2)
-    tests = compare_rows(metric, base, own, higher_is_better=score_info(metric).higher_is_better)
-    ours, theirs = (printed.get(row, {}).get(metric) for row in (check.row, other))
-    size = -check.size if check.size and check.sign == "lower" else check.size
-    if size is None and check.printed is None and ours is not None and theirs is not None:
-        size = round(ours - theirs, 6)
-    return replace(judged, printed=size, tests=tests, runs=len(own.runs))
+        tested = _against_number(judged, own, check.printed)
+    if not tested.tests:
+        return tested
+    numbers = {row.id: row.printed for row in table.rows}
+    numbers |= {row.id: row.printed for row in table.quoted}
+    size = _printed_size(judged, printed.rows if printed else numbers)
+    return replace(tested, printed=size)
+
+
+def _printed_size(judged: Judged, printed: Mapping[str, Mapping[str, float]]) -> float | None:
+    """Return the size of a difference in the paper: what a claim says, else of printed rows."""
+    check = judged.check
+    if check.size is not None:
+        return -check.size if check.sign == "lower" else check.size
+    ours = printed.get(check.row, {}).get(judged.metric)
+    theirs = printed.get(judged.against, {}).get(judged.metric)
+    if check.printed is not None or ours is None or theirs is None:
+        return None
+    return round(ours - theirs, 6)
+
+
+def _against_row(judged: Judged, own: RowScores, other: RowScores) -> Judged:
+    """Add one metric's tests against another row."""
+    judged = replace(judged, against=other.row.label)
+    for side in (other, own):
+        if not side.values.get(judged.metric):
+            return replace(judged, why=f"{judged.metric}: {side.reasons.get(judged.metric)}")
+    return _tested(judged, own.sample(judged.metric), other.sample(judged.metric))
+
+
+def _against_quoted(judged: Judged, own: RowScores, table: Table) -> Judged:
+    """Add one metric's tests against the number of a row that the paper quotes."""
+    for row in table.quoted:
+        if row.id == judged.against:
+            number = row.printed.get(judged.metric)
+            return _against_number(replace(judged, against=row.label), own, number)
+    return _against_number(judged, own, None)
+
+
+def _against_number(judged: Judged, own: RowScores, number: float | None) -> Judged:
+    """Add one metric's tests against a printed number, taken as every image's and run's."""
+    metric = judged.metric
+    if not own.values.get(metric):
+        return replace(judged, why=f"{metric}: {own.reasons.get(metric)}")
+    if number is None:
+        return replace(judged, why=f"{metric} of {judged.against} is not printed")
+    sample = own.sample(metric)
+    if abs(fmean(sample.images) - fmean(sample.runs)) > 1e-6:  # more than by rounding
+        return replace(judged, why=f"{metric} of a corpus is no mean over its images")
+    number /= column_info(metric).scale
+    return _tested(judged, sample, Sample([number] * len(sample.images), [number] * 2))
+
+
+def _tested(judged: Judged, own: Sample, base: Sample) -> Judged:
+    better = score_info(judged.metric).higher_is_better
+    tests = compare_rows(judged.metric, base, own, higher_is_better=better)
+    return replace(judged, tests=tests, runs=len(own.runs))
 
 
 def judge(compared: Sequence[Judged]) -> list[Judged]:
@@ -202,31 +259,35 @@ def _judged(each: Judged, tests: Mapping[str, Any], level: float) -> Judged:
     ``level`` is what Holm asks of the smallest p.
     """
     check, scale, joint = each.check, column_info(each.metric).scale, tests["joint"]
-    low, high = (None if end is None else scale * end for end in _interval(tests, SIGNIFICANT))
-    difference = scale * tests["difference"]
-    judged = replace(each, difference=difference, low=low, high=high, p=joint["p_holm"])
+    judged = replace(each, difference=scale * tests["difference"], p=joint["p_holm"])
+    if (interval := _interval(tests, SIGNIFICANT)) is not None:
+        judged = replace(judged, low=scale * interval[0], high=scale * interval[1])
     if joint["p"] is None:
         reasons = (tests[key]["reason"] for key in ("welch", "paired", "joint"))
         return replace(judged, why=next(filter(None, reasons)))
-    if check.within is not None:  # whether a printed number is reached
-        lower, upper = (scale * (end or 0.0) for end in _interval(tests, level))
-        if -check.within <= lower and upper <= check.within:
-            return replace(judged, verdict=HOLDS)
-        if upper < -check.within or lower > check.within:
-            return replace(judged, verdict=FAILS)
-        why = (
-            f"the interval is not within {check.within:g} points of the printed number, nor outside"
-        )
-        return replace(judged, why=why)
+    if check.within is not None:
+        return _reached(judged, check.within, _interval(tests, level) or (0.0, 0.0))
     if not tests["mark"]:
         return replace(
             judged, why="the difference is not significant over images and runs with these seeds"
         )
-    holds = (difference > 0) == (check.sign == "higher")
-    return replace(judged, verdict=HOLDS if holds else FAILS)
+    higher = scale * tests["difference"] > 0
+    return replace(judged, verdict=HOLDS if higher == (check.sign == "higher") else FAILS)
 
 
-def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | tuple[None, None]:
+def _reached(judged: Judged, within: float, interval: tuple[float, float]) -> Judged:
+    """Add whether a printed number is reached within some points."""
+    scale = column_info(judged.metric).scale
+    low, high = scale * interval[0], scale * interval[1]
+    if -within <= low and high <= within:
+        return replace(judged, verdict=HOLDS)
+    if high < -within or low > within:
+        return replace(judged, verdict=FAILS)
+    why = f"the interval is not within {within:g} points of the printed number, nor outside"
+    return replace(judged, why=why)
+
+
+def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | None:
     """Return the interval of a difference d, the widest of the tests that have one.
 
     A test with statistic t has the standard error d / t, so its interval is d -+ t_(1 - level / 2)
@@ -242,5 +303,5 @@ def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | t
             degrees = test["images"] - 1 if key == "paired" else test["degrees"]
             margins.append(float(stats.t.isf(level / 2, degrees)) * abs(difference / test["t"]))
     if not margins:
-        return None, None
+        return None
     return tests["difference"] - max(margins), tests["difference"] + max(margins)

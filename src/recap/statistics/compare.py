@@ -88,21 +88,15 @@ def compare_table(
 ) -> dict[str, Any]:
     """Compare the rows of a table with its baseline row;
     write and return the result (no NaN; None has a reason)."""
-    choices = read_selections(selection) if selection else []
-    if [each.id for each in choices] != [each.id for each in table.selections]:
-        raise MetricError(
-            f"table {name!r} chooses rows on validation; give the record of its selection"
-        )
+    choices = _choices(table, name, selection)
     scored = collect(table, seeds, scores_root, trainings or {}, server or {}, outside=name)
     baseline = next(scores for scores in scored if scores.row.id == table.baseline)
-    rows = [_describe(scores, baseline, table) for scores in scored if isinstance(scores.row, Row)]
-    outside = [
-        _describe(scores, baseline, table)
-        for scores in scored
-        if isinstance(scores.row, OutsideRow)
-    ]
+    rows: list[dict[str, Any]] = []
+    outside: list[dict[str, Any]] = []
+    for scores in scored:
+        part = outside if isinstance(scores.row, OutsideRow) else rows
+        part.append(_describe(scores, baseline, table))
     family = _correct(rows, outside, seeds)
-    selected = [_selected(choice, rows) for choice in choices]
     result = {
         "table": name,
         "title": table.title,
@@ -119,10 +113,12 @@ def compare_table(
         "quoted": [row.model_dump() for row in table.quoted],
         "not_run": [row.model_dump() for row in table.not_run],
         "rows": rows,
-        # Only where there are any, so that the statistics of other tables are unchanged.
-        **({"outside": outside} if outside else {}),
-        **({"selected": selected} if selected else {}),
     }
+    # Only where there are any, so that the statistics of other tables are unchanged.
+    if outside:
+        result["outside"] = outside
+    if choices:
+        result["selected"] = [_selected(choice, rows) for choice in choices]
     write_json(statistics_out, result)
     record(statistics_out)
     why = "; one seed allows no mark" if family["units"] == ["images"] else ""
@@ -131,20 +127,32 @@ def compare_table(
     return result
 
 
+def _choices(table: Table, name: str, selection: Path | None) -> list[Choice]:
+    """Return the choices that a table shows, from their record."""
+    choices = read_selections(selection) if selection else []
+    if [each.id for each in choices] != [each.id for each in table.selections]:
+        raise MetricError(
+            f"table {name!r} chooses rows on validation; give the record of its selection"
+        )
+    return choices
+
+
 def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str, Any]:
     """Return one row of the result."""
     row = scores.row
-    parts = ("dataset", "subset", "features", "model", "recipe", "stage")
-    return {
-        "id": row.id,
-        "label": row.label,
-        **{part: getattr(row, part, None) for part in parts},
-        # A row from outside has no training: its captions are from a file, or by released weights.
-        **({"captions": row.source} if isinstance(row, OutsideRow) else {}),
-        **({"released": True} if isinstance(row, OutsideRow) and row.released else {}),
-        "as_printed": isinstance(row, Row) and row.as_printed,
-        "printed_p": row.printed_p,
-        **({"p_fits": row.p_fits} if row.p_fits else {}),
+    described: dict[str, Any] = {"id": row.id, "label": row.label}
+    for part in ("dataset", "subset", "features", "model", "recipe", "stage"):
+        described[part] = getattr(row, part, None)
+    if isinstance(row, OutsideRow):
+        # It has no training: its captions are from a file, or by released weights.
+        described["captions"] = row.source
+        if row.released:
+            described["released"] = True
+    described["as_printed"] = isinstance(row, Row) and row.as_printed
+    described["printed_p"] = row.printed_p
+    if row.p_fits:
+        described["p_fits"] = row.p_fits
+    return described | {
         "doubt": row.doubt,
         "note": getattr(row, "note", ""),
         "signatures": {str(seed): text for seed, text in scores.signatures.items()},
@@ -155,25 +163,30 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
 def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:
     """Return one column of one row; of what is no metric there is no comparison."""
     row, values, number = scores.row, scores.values.get(column, {}), RUN_COLUMNS.get(column)
-    mean, printed = fmean(values.values()) if values else None, row.printed.get(column)
+    mean = fmean(values.values()) if values else None
     has_spread = len(values) > 1 and (number is None or number.spread)
-    difference = None  # in percent, of a row with the settings of the print
-    if isinstance(row, Row) and row.as_printed and printed is not None and mean is not None:
-        difference = column_info(column).scale * mean - printed
+    source = "; ".join(scores.sources) if column in server_names() else ""
+    compared = scores is not baseline and number is None
     return {
         "values": {str(seed): value for seed, value in values.items()},
         "mean": mean,
         "sd": stdev(values.values()) if has_spread else None,
         "n": len(values),
         "reason": scores.reasons.get(column),
-        "source": "; ".join(scores.sources) or None if column in server_names() else None,
-        "printed_percent": printed,
+        "source": source or None,
+        "printed_percent": row.printed.get(column),
         "printed_sd_percent": row.printed_sd.get(column) if isinstance(row, Row) else None,
-        "difference_to_printed_percent": difference,
-        "comparison": None
-        if scores is baseline or number
-        else _comparison(scores, baseline, column),
+        "difference_to_printed_percent": _difference_to_printed(row, column, mean),
+        "comparison": _comparison(scores, baseline, column) if compared else None,
     }
+
+
+def _difference_to_printed(row: Row | OutsideRow, column: str, mean: float | None) -> float | None:
+    """Return the difference in percent, of a row with the settings of the print."""
+    printed = row.printed.get(column)
+    if not isinstance(row, Row) or not row.as_printed or printed is None or mean is None:
+        return None
+    return column_info(column).scale * mean - printed
 
 
 def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:
@@ -197,14 +210,11 @@ def _correct(
 
     A file of captions is never marked.
     """
-    comparisons = [
-        cell["comparison"] for row in [*rows, *outside] for cell in row["cells"].values()
-    ]
-    family = [
-        comparison
-        for comparison in comparisons
-        if comparison is not None and comparison["paired"] is not None
-    ]
+    family = []
+    for row in [*rows, *outside]:
+        for cell in row["cells"].values():
+            if cell["comparison"] is not None and cell["comparison"]["paired"] is not None:
+                family.append(cell["comparison"])
     tests = correct(family)
     return {
         "correction": "Holm",
@@ -228,13 +238,10 @@ def _selected(choice: Choice, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "difference_to_printed_percent": None,
     }
     cells = {column: {**cell, **printed} for column, cell in row["cells"].items()}
-    label = (
-        f"{choice.label}: "
-        f"{next(each.label for each in choice.candidates if each.row == choice.chosen)}"
-    )
+    chosen = next(each.label for each in choice.candidates if each.row == choice.chosen)
     own = {
         "id": choice.id,
-        "label": label,
+        "label": f"{choice.label}: {chosen}",
         "note": choice.rule,
         "printed_p": {},
         "doubt": {},
@@ -264,13 +271,11 @@ def choose(
 
 def write_selections(spec: SelectedRows, *, runs: Path, out: Path) -> list[Choice]:
     """Choose for each line of a table by the trainings below ``runs``; write the record ``out``."""
-    scores = {
-        row: {
-            seed: read_number(runs / path / "training.json", "best_val_cider_d")
-            for seed, path in by_seed.items()
-        }
-        for row, by_seed in spec.trainings.items()
-    }
+    scores: dict[str, dict[int, float]] = {}
+    for row, by_seed in spec.trainings.items():
+        scores[row] = {}
+        for seed, path in by_seed.items():
+            scores[row][seed] = read_number(runs / path / "training.json", "best_val_cider_d")
     choices = [choose(selection, spec.labels, scores) for selection in spec.selections]
     write_json(out, [choice.model_dump(mode="json") for choice in choices])
     record(out)

@@ -206,7 +206,7 @@ class RowScores:
                 raise MetricError(f"{folder}: {why}")
 
 
-def collect(  # noqa: C901
+def collect(
     table: Table,
     seeds: Sequence[int],
     scores_root: Path,
@@ -219,36 +219,11 @@ def collect(  # noqa: C901
     # By path of a scored run: its trainings in their order, and the folder of what COCO's server is
     # sent of it. `outside` is the table's name in the paths of scored files of captions, whose rows
     # come last; None: without these.
-    rows = []
-    for row in table.rows:
-        scores = RowScores(row)
-        not_sent = table.server.not_sent.get(row.id) if table.server else None
-        for run in row_runs(row, list(seeds)):
-            scores.add_metrics(table.columns, run.seed, scores_root / run.path)
-            answer = read_answer(server[run.path]) if run.path in server else not_sent or ALONE
-            if isinstance(answer, Answer) and answer.source not in scores.sources:
-                scores.sources.append(answer.source)
-            for column in table.columns:
-                if column in RUN_COLUMNS:
-                    scores.add(column, run.seed, _number(column, run, trainings))
-                elif column in server_names():
-                    scores.add(
-                        column,
-                        run.seed,
-                        answer if isinstance(answer, str) else answer.scores[column],
-                    )
-        rows.append(scores)
-    for file_row in table.outside if outside else []:
-        scores = RowScores(file_row)
-        scores.add_metrics(
-            table.columns, FILE, scores_root / outside_path(table, str(outside), file_row.id)
-        )
-        for column in table.columns:
-            if column in RUN_COLUMNS or column in server_names():
-                scores.reasons[column] = (
-                    "rows from outside have no training here, and are not sent to a server"
-                )
-        rows.append(scores)
+    rows = [_row_scores(row, table, seeds, scores_root, trainings, server) for row in table.rows]
+    if outside:
+        for row in table.outside:
+            folder = scores_root / outside_path(table, outside, row.id)
+            rows.append(_outside_scores(row, table.columns, folder))
     first = rows[0]
     for other in rows[1:]:
         _check_signatures(first.row.id, first.signature, other.row.id, other.signature)
@@ -257,6 +232,43 @@ def collect(  # noqa: C901
                 f"rows {first.row.id!r} and {other.row.id!r} were scored on different image ids"
             )
     return rows
+
+
+def _row_scores(
+    row: Row,
+    table: Table,
+    seeds: Sequence[int],
+    scores_root: Path,
+    trainings: Mapping[str, Sequence[Path]],
+    server: Mapping[str, Path],
+) -> RowScores:
+    """Read the scores of a row that is trained here."""
+    scores = RowScores(row)
+    not_sent = table.server.not_sent.get(row.id) if table.server else None
+    for run in row_runs(row, list(seeds)):
+        scores.add_metrics(table.columns, run.seed, scores_root / run.path)
+        answer = read_answer(server[run.path]) if run.path in server else not_sent or ALONE
+        if isinstance(answer, Answer) and answer.source not in scores.sources:
+            scores.sources.append(answer.source)
+        for column in table.columns:
+            if column in RUN_COLUMNS:
+                scores.add(column, run.seed, _number(column, run, trainings))
+            elif column in server_names():
+                given = answer.scores[column] if isinstance(answer, Answer) else answer
+                scores.add(column, run.seed, given)
+    return scores
+
+
+def _outside_scores(row: OutsideRow, columns: Sequence[str], folder: Path) -> RowScores:
+    """Read the scores of a row from outside."""
+    scores = RowScores(row)
+    scores.add_metrics(columns, FILE, folder)
+    for column in columns:
+        if column in RUN_COLUMNS or column in server_names():
+            scores.reasons[column] = (
+                "rows from outside have no training here, and are not sent to a server"
+            )
+    return scores
 
 
 def _number(column: str, run: Run, trainings: Mapping[str, Sequence[Path]]) -> float | str:

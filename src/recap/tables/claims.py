@@ -144,35 +144,54 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
         "Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES, first=table
     )
     heads = []
+    waiting = []
+    lines = []
     for verdict in verdicts:
-        claim, text, weakest = verdict.claim, verdict_text(verdict, scale), _weakest(verdict)
-        label = f"{claim.id} ({claim.where}): {plain(claim.sentence)}"
-        doubt = f"Doubt about the sentence: {plain(claim.doubt)}." if claim.doubt else ""
-        why = "; ".join(filter(None, _why(verdict)))
-        numbers = [_cells(weakest)[place] for place in (1, 2, 4)] if weakest else [Cell()] * 3
-        heads.append(Line(label, [Cell(text), *numbers], (f"{plain(why)}." if why else "", doubt)))
+        label = f"{verdict.claim.id} ({verdict.claim.where}): {plain(verdict.claim.sentence)}"
+        head = _head(verdict, label, scale)
+        heads.append(head)
+        if verdict.verdict == NOT_RUN:
+            waiting.append(verdict.claim.id)
+        else:
+            lines.append(head)
         compared = [each for each in verdict.judged if each.difference is not None]
         if compared or verdict.verdict == NOT_RUN:
-            block = Block(label, [Line(text, [Cell()] * len(_COMPARED), heads[-1].notes)])
-            for each in compared:
-                named = (
-                    f"{each.check.row} against {plain(each.against)}, {each.metric}, {each.table}"
-                )
-                block.lines.append(Line(named, _cells(each)))
-            more.blocks.append(block)
-    lines = [
-        head for head, verdict in zip(heads, verdicts, strict=True) if verdict.verdict != NOT_RUN
-    ]
-    waiting = [verdict.claim.id for verdict in verdicts if verdict.verdict == NOT_RUN]
+            more.blocks.append(_block(label, head, compared))
     if waiting:
         lines.append(
             Line(f"{len(waiting)} more: {', '.join(waiting)}", [Cell(NOT_RUN), *[Cell()] * 3])
         )
-    table.blocks, table.footnotes = [Block("", lines)], footnote_marks(heads)
-    table.more = more if more.blocks else None
-    if table.more is None:
+    table.blocks = [Block("", lines)]
+    table.footnotes = footnote_marks(heads)
+    if more.blocks:
+        table.more = more
+    else:
         table.notes = _NOTES
     return table
+
+
+def _head(verdict: Verdict, label: str, scale: str) -> Line:
+    """Return the line of a claim: its verdict, and the numbers of its weakest comparison."""
+    numbers = [Cell()] * 3
+    if weakest := _weakest(verdict):
+        _, printed, ours, _, p, _ = _cells(weakest)
+        numbers = [printed, ours, p]
+    doubt = verdict.claim.doubt
+    why = "; ".join(filter(None, _why(verdict)))
+    notes = (
+        f"{plain(why)}." if why else "",
+        f"Doubt about the sentence: {plain(doubt)}." if doubt else "",
+    )
+    return Line(label, [Cell(verdict_text(verdict, scale)), *numbers], notes)
+
+
+def _block(label: str, head: Line, compared: Sequence[Judged]) -> Block:
+    """Return the comparisons of a claim below its verdict."""
+    block = Block(label, [Line(head.cells[0].text, [Cell()] * len(_COMPARED), head.notes)])
+    for each in compared:
+        named = f"{each.check.row} against {plain(each.against)}, {each.metric}, {each.table}"
+        block.lines.append(Line(named, _cells(each)))
+    return block
 
 
 def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:

@@ -37,9 +37,9 @@ Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), c
 def written(lines: Iterable[Styled], width: int) -> Image:
     """Return text as an image of a width, broken where it is too long."""
     letters = int(width / _fonts()["plain"].getlength("m"))  # of equal width
-    broken = [
-        (part, style, color) for text, style, color in lines for part in wrap(plain(text), letters)
-    ]
+    broken = []
+    for text, style, color in lines:
+        broken += [(part, style, color) for part in wrap(plain(text), letters)]
     image = Pillow.new("RGB", (width, _LINE * len(broken)), BACKGROUND)
     draw = ImageDraw.Draw(image)
     for number, (text, style, color) in enumerate(broken):
@@ -99,9 +99,10 @@ class AttentionMap:
 def grid_boxes(side: int) -> list[Box]:
     """Return the cells of a square grid in raster order."""
     edges = [place / side for place in range(side + 1)]
-    return [
-        (edges[x], edges[y], edges[x + 1], edges[y + 1]) for y in range(side) for x in range(side)
-    ]
+    cells = []
+    for y in range(side):
+        cells += [(edges[x], edges[y], edges[x + 1], edges[y + 1]) for x in range(side)]
+    return cells
 
 
 def write_attention(
@@ -118,37 +119,36 @@ def write_attention(
     ``source``.
     """
     cards = []
-    for image, attention in ((image, each) for image, models in maps.items() for each in models):
+    for image, models in maps.items():
         # a square, as the backbone's input
         photo = source.open_rgb(files[image]).resize((_EDGE, _EDGE))
-        cells = [
-            below(
-                [
-                    shaded(photo, attention.boxes, weights),
-                    written([(word, "plain", TEXT_COLOR)], _EDGE),
-                ]
-            )
-            for word, weights in zip(attention.words, attention.weights, strict=True)
-        ]
-        blank = Pillow.new("RGB", photo.size, BACKGROUND)
-        rows = [cells[start : start + _PER_ROW] for start in range(0, max(1, len(cells)), _PER_ROW)]
-        thumbnails = [
-            beside([blank if number else photo, *row], _GAP) for number, row in enumerate(rows)
-        ]
-        caption = (f"{attention.label}: {' '.join(attention.words)}", "bold", TEXT_COLOR)
-        cards.append(
-            below([written([caption], (_PER_ROW + 1) * (_EDGE + _GAP)), *thumbnails], _GAP)
-        )
+        cards += [_attention_card(photo, each) for each in models]
     write_sheet([(heading, "plain", TEXT_COLOR)], cards, out)
+
+
+def _attention_card(photo: Image, attention: AttentionMap) -> Image:
+    """Return the thumbnails of one model below its caption."""
+    cells = []
+    for word, weights in zip(attention.words, attention.weights, strict=True):
+        text = written([(word, "plain", TEXT_COLOR)], _EDGE)
+        cells.append(below([shaded(photo, attention.boxes, weights), text]))
+    rows = []
+    first = photo
+    for start in range(0, max(1, len(cells)), _PER_ROW):
+        rows.append(beside([first, *cells[start : start + _PER_ROW]], _GAP))
+        first = Pillow.new("RGB", photo.size, BACKGROUND)
+    caption = (f"{attention.label}: {' '.join(attention.words)}", "bold", TEXT_COLOR)
+    return below([written([caption], (_PER_ROW + 1) * (_EDGE + _GAP)), *rows], _GAP)
 
 
 def shaded(image: Image, boxes: Sequence[Box], weights: Sequence[float]) -> Image:
     """Darken an image where weights are low (largest of overlaps) and outline the top one."""
     top = max(weights) or 1.0
-    pixels = [
-        [round(x * edge) for x, edge in zip(box, (*image.size, *image.size), strict=True)]
-        for box in boxes
-    ]
+    width, height = image.size
+    pixels = []
+    for left, upper, right, lower in boxes:
+        corners = (left * width, upper * height, right * width, lower * height)
+        pixels.append([round(x) for x in corners])
     light = Pillow.new("L", image.size, round(255 * _SHADE))
     for index in sorted(range(len(boxes)), key=lambda index: weights[index]):
         left, upper, right, lower = pixels[index]

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,10 +111,10 @@ def markdown_text(text: str) -> str:
 
 def _aligned(lines: str) -> str:
     """Return a table's lines in columns: the first to the left, numbers to the right."""
-    rows = [
-        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines.splitlines()
-    ]
-    widths = [max(3, *(len(row[index]) for row in rows)) for index in range(len(rows[0]))]
+    rows = []
+    for line in lines.splitlines():
+        rows.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
     padded = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
     lines_out = [f"| {' | '.join(row)} |\n" for row in padded]
     lines_out[1] = "|".join(
@@ -185,7 +186,7 @@ def _latex_char(char: str) -> str:
 
 def _latex_layout(table: TextTable) -> dict[str, Any]:
     """Return what the template needs beside a table: environment, parts of a cell, and floats."""
-    cells = [cell for line in table.lines for cell in line.cells]
+    cells = list(chain.from_iterable(line.cells for line in table.lines))
     printed = any(cell.printed for cell in cells)
     numbers = len(table.columns) * (1 + printed)  # in a line, without spreads
     return {

@@ -28,6 +28,16 @@ _TESTS = {
     "welch": _WELCH,
     "joint": _WELCH,
 }
+# Columns of the CSV; a table with quoted rows has one more for each row of ours.
+_COLUMNS = (
+    *("table", "scale", "id", "label", "part", *_SETTINGS),
+    *("metric", "mean", "sd", "n", "seeds", "values", "best", "source"),
+    *("printed", "printed_sd", "difference_to_printed", "baseline", "difference", "mark", "images"),
+    *(f"paired_{name}" for name in _TESTS["paired"]),
+    *(f"welch_{name}" for name in _TESTS["welch"]),
+    *(f"joint_{name}" for name in _TESTS["joint"]),
+    *("printed_p", "doubt", "reason", "signature"),
+)
 # Columns that the CSV has only where they say anything.
 _WHERE_ANY = ("printed_p", "doubt", "reason", "signature", "difference_of_")
 
@@ -48,39 +58,40 @@ class Frame:
     @property
     def cells(self) -> list[dict[str, Any]]:
         """The cells of all rows."""
-        return [cell for row in self.rows for cell in row["cells"]]
+        return list(chain.from_iterable(row["cells"] for row in self.rows))
 
     def csv(self) -> str:
         """Return all numbers: one line per row and column."""
         lines = [cell for cell in self.cells if cell["part"] in OURS or cell["printed"] is not None]
-        names = dict.fromkeys(name for name in chain.from_iterable(lines) if name != "notes")
-        some = {name for line in lines for name, value in line.items() if value is not None}
-        shown = [name for name in names if name in some or not name.startswith(_WHERE_ANY)]
-        return csv_text([shown, *([csv_cell(line.get(name)) for name in shown] for line in lines)])
+        names: dict[str, bool] = {}  # of columns -> whether one line has a value
+        for line in lines:
+            for name, value in line.items():
+                names[name] = names.get(name, False) or value is not None
+        del names["notes"]
+        shown = [name for name, some in names.items() if some or not name.startswith(_WHERE_ANY)]
+        records: list[list[Any]] = [shown]
+        for line in lines:
+            records.append([csv_cell(line.get(name)) for name in shown])
+        return csv_text(records)
 
 
 def table_frame(table: Table, statistics: Mapping[str, Any]) -> Frame:
     """Return the frame of a table from what :func:`recap.statistics.compare.compare_table` made."""
-    ids = [each.id for rows in (table.rows, table.selections, table.outside) for each in rows]
-    made = [row["id"] for part in OURS for row in statistics.get(part, [])]
+    parts = [(part, statistics.get(part, [])) for part in (*PRINTED, *OURS)]
+    ids = [each.id for each in (*table.rows, *table.selections, *table.outside)]
+    made = []
+    for part, of_part in parts:
+        if part in OURS:
+            made += [row["id"] for row in of_part]
     expected = (ids, list(table.columns), table.baseline)
     if expected != (made, statistics["columns"], statistics["baseline"]):
         raise RecapError(
             f"the statistics of table {statistics['table']!r} were made for other rows or columns; "
             "delete the statistics and run the workflow again"
         )
-    rows = [
-        {
-            **row,
-            "part": part,
-            "label": plain(row["label"]),
-            "note": ended(row["note"]) if row.get("note") else "",
-            "not_run": _not_run(part, row),
-            "cells": [_cell(part, row, column, statistics) for column in table.columns],
-        }
-        for part in (*PRINTED, *OURS)
-        for row in statistics.get(part, [])
-    ]
+    rows = []
+    for part, of_part in parts:
+        rows += [_row(part, row, table, statistics) for row in of_part]
     for place, column in enumerate(table.columns):
         _mark_best(
             [row["cells"][place] for row in rows if row["part"] in ("rows", "selected")], column
@@ -88,68 +99,87 @@ def table_frame(table: Table, statistics: Mapping[str, Any]) -> Frame:
     return Frame(table, statistics, rows)
 
 
+def _row(
+    part: str, row: Mapping[str, Any], table: Table, statistics: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return one row of the statistics with its cells."""
+    return {
+        **row,
+        "part": part,
+        "label": plain(row["label"]),
+        "note": ended(row["note"]) if row.get("note") else "",
+        "not_run": _not_run(part, row),
+        "cells": [_cell(part, row, column, statistics) for column in table.columns],
+    }
+
+
 def _cell(
     part: str, row: Mapping[str, Any], column: str, statistics: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return one column of one row."""
-    info, ours = column_info(column), part in OURS
-
-    def scaled(value: float | None) -> float | None:
-        return None if value is None else round(info.scale * value, 9)  # 57, not 56.99999999999999
-
-    cell = row["cells"][column] if ours else {"printed_percent": row["printed"].get(column)}
-    comparison, values, printed = (
-        cell.get("comparison") or {},
-        cell.get("values", {}),
-        cell["printed_percent"],
-    )
+    line: dict[str, Any] = dict.fromkeys(_COLUMNS)
+    line |= {"table": statistics["table"], "id": row["id"], "label": plain(row["label"])}
+    line |= {"part": part, "metric": column, "best": 0}
+    line |= {key: row.get(key) for key in _SETTINGS}
+    if part in OURS:
+        cell = row["cells"][column]
+        line |= _ours(row, cell, statistics, column_info(column).scale)
+    else:
+        cell = {"printed_percent": row["printed"].get(column)}
     notes = _footnotes(row, column, cell, tested=bool(statistics["family"]["made"]))
+    line |= {
+        "printed": cell["printed_percent"],
+        "printed_p": row["printed_p"].get(column),
+        "doubt": notes.get("printed") or notes.get("row"),
+        "reason": _reasons(part, row, cell),
+        "notes": notes,
+    }
+    return line | (_differences(line, statistics) if part == "quoted" else {})
+
+
+def _ours(
+    row: Mapping[str, Any], cell: Mapping[str, Any], statistics: Mapping[str, Any], scale: float
+) -> dict[str, Any]:
+    """Return what a cell has of our numbers, and of their tests against the baseline row."""
+    values = cell.get("values", {})
+    comparison = cell.get("comparison") or {}
     line = {
-        "table": statistics["table"],
-        "scale": ("paper" if row["as_printed"] else "other") if ours else None,
-        "id": row["id"],
-        "label": plain(row["label"]),
-        "part": part,
-        **{key: row.get(key) for key in _SETTINGS},
-        "metric": column,
-        "mean": scaled(cell.get("mean")),
-        "sd": scaled(cell.get("sd")),
-        "n": cell.get("n"),
+        "scale": "paper" if row["as_printed"] else "other",
+        "mean": _scaled(cell["mean"], scale),
+        "sd": _scaled(cell.get("sd"), scale),
+        "n": cell["n"],
         "seeds": " ".join(values) or None,
-        "values": " ".join(repr(scaled(value)) for value in values.values()) or None,
-        "best": 0,
+        "values": " ".join(repr(_scaled(value, scale)) for value in values.values()) or None,
         "source": cell.get("source"),
-        "printed": printed,
         "printed_sd": cell.get("printed_sd_percent"),
         "difference_to_printed": cell.get("difference_to_printed_percent"),
-        "baseline": statistics["baseline"] if ours else None,
-        "difference": scaled(comparison.get("difference")),
+        "baseline": statistics["baseline"],
+        "difference": _scaled(comparison.get("difference"), scale),
         "mark": comparison.get("mark"),
-        "images": statistics["images"] if ours else None,
+        "images": statistics["images"],
+        "signature": " ; ".join(sorted(set(row["signatures"].values()))),
     }
     for key, names in _TESTS.items():
         test = comparison.get(key) or {}
-        line |= {
-            f"{key}_{name}": scaled(test.get(name)) if name in _SCALED else test.get(name)
-            for name in names
-        }
-    line |= {
-        "printed_p": row["printed_p"].get(column),
-        "doubt": notes.get("printed") or notes.get("row"),
-        "reason": _reasons(
-            part, row, [cell, comparison, *(comparison.get(key) or {} for key in _TESTS)]
-        ),
-        "signature": " ; ".join(sorted(set(row["signatures"].values()))) if ours else None,
-        "notes": notes,
-    }
-    for other in statistics["rows"] if part == "quoted" else []:
-        # other data or settings do not compare
-        mean = other["cells"][column]["mean"] if other["as_printed"] else None
-        difference = (
-            None if mean is None or printed is None else round(info.scale * mean - printed, 9)
-        )
-        line[f"difference_of_{other['id']}"] = difference
+        for name in names:
+            value = test.get(name)
+            line[f"{key}_{name}"] = _scaled(value, scale) if name in _SCALED else value
     return line
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else round(scale * value, 9)  # 57, not 56.99999999999999
+
+
+def _differences(line: Mapping[str, Any], statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the differences of our rows to a quoted number; other data or settings have none."""
+    scale, differences = column_info(line["metric"]).scale, {}
+    for row in statistics["rows"]:
+        mean, difference = row["cells"][line["metric"]]["mean"], None
+        if row["as_printed"] and mean is not None and line["printed"] is not None:
+            difference = round(scale * mean - line["printed"], 9)
+        differences[f"difference_of_{row['id']}"] = difference
+    return differences
 
 
 def _footnotes(
@@ -158,25 +188,34 @@ def _footnotes(
     """Return why a cell lacks its mean, difference or p,
     and what is to say of the print: name of a value -> text."""
     name, reason, notes = heading(column), plain(cell.get("reason") or ""), dict[str, str]()
-    not_run = "mean" in cell and cell["mean"] is None
-    if reason or not_run:
-        notes["mean"] = (
-            f"{name} was not run: {reason}." if not_run else f"Not all seeds have {name}: {reason}."
-        )
+    if "mean" in cell and cell["mean"] is None:
+        notes["mean"] = f"{name} was not run: {reason}."
+    elif reason:
+        notes["mean"] = f"Not all seeds have {name}: {reason}."
     if column in row["doubt"]:
         notes["printed"] = f"Doubt about the printed {name}: {ended(row['doubt'][column])}"
     if WHOLE_ROW in row["doubt"]:
         notes["row"] = f"Doubt about the printed row: {ended(row['doubt'][WHOLE_ROW])}"
     if column in row.get("p_fits", {}):
         notes["printed_p"] = _explained(row["p_fits"][column])
-    if comparison := cell.get("comparison"):
-        why = notes["mean"] if not_run else f"No comparison: {plain(comparison['reason'] or '')}."
-        if comparison["difference"] is None:
-            notes["difference"] = why
-        for key in _TESTS if tested else []:
-            test = comparison[key]
-            if not test or test["p_holm"] is None:
-                notes[f"{key}_p_holm"] = f"No test: {plain(test['reason'])}." if test else why
+    if cell.get("comparison"):
+        notes |= _without_test(cell, notes.get("mean", ""), tested=tested)
+    return notes
+
+
+def _without_test(cell: Mapping[str, Any], not_run: str, *, tested: bool) -> dict[str, str]:
+    """Return why a comparison lacks its difference or a p."""
+    comparison, why, notes = cell["comparison"], not_run, dict[str, str]()
+    if cell["mean"] is not None:
+        why = f"No comparison: {plain(comparison['reason'] or '')}."
+    if comparison["difference"] is None:
+        notes["difference"] = why
+    for key in _TESTS if tested else []:
+        test = comparison[key]
+        if not test:
+            notes[f"{key}_p_holm"] = why
+        elif test["p_holm"] is None:
+            notes[f"{key}_p_holm"] = f"No test: {plain(test['reason'])}."
     return notes
 
 
@@ -188,18 +227,18 @@ def _not_run(part: str, row: Mapping[str, Any]) -> str | None:
     return reasons.pop() if len(reasons) == 1 else None
 
 
-def _reasons(part: str, row: Mapping[str, Any], tested: list[Mapping[str, Any]]) -> str | None:
+def _reasons(part: str, row: Mapping[str, Any], cell: Mapping[str, Any]) -> str | None:
     """Return for the CSV why numbers are missing, and where an untrained row is from."""
-    reasons = [each.get("reason") for each in tested]
+    reasons: list[str | None] = []
     if part == "outside":
-        reasons.insert(0, f"{from_outside(row)}: {row['captions']}")
+        reasons.append(f"{from_outside(row)}: {row['captions']}")
+    elif part in PRINTED and "reason" in row:
+        reasons.append(f"own, not run: {row['reason']}")
     elif part in PRINTED:
-        reasons.insert(
-            0,
-            f"own, not run: {row['reason']}"
-            if "reason" in row
-            else "printed in the paper, not run",
-        )
+        reasons.append("printed in the paper, not run")
+    comparison = cell.get("comparison") or {}
+    for each in (cell, comparison, *(comparison.get(key) or {} for key in _TESTS)):
+        reasons.append(each.get("reason"))
     return "; ".join(dict.fromkeys(filter(None, reasons))) or None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from recap.core.hashing import parse_signature
@@ -31,14 +31,11 @@ def legend(frame: Frame, *, beside: bool) -> list[str]:
     ``beside``: printed numbers are in our cells."""
     statistics, cells = frame.statistics, frame.cells
     sentences = []
-    if beside and any(
-        cell["printed"] is not None and cell["part"] in ("rows", "outside") for cell in cells
-    ):
-        scale = (
-            "another scale, so they do not compare"
-            if frame.table.short_scale
-            else "the paper's own scale"
-        )
+    ours = [cell for cell in cells if cell["part"] in ("rows", "outside")]
+    if beside and any(cell["printed"] is not None for cell in ours):
+        scale = "the paper's own scale"
+        if frame.table.short_scale:
+            scale = "another scale, so they do not compare"
         sentences.append(f"In parentheses: what the paper prints; ours were made at {scale}.")
     if any(cell["best"] for cell in cells):
         sentences.append("Bold: best mean of the rows that were run.")
@@ -54,7 +51,9 @@ def legend(frame: Frame, *, beside: bool) -> list[str]:
         for column in statistics["columns"]
         if column_info(column).higher_is_better is False
     ]
-    return [*sentences, *([f"Lower is better: {', '.join(lower)}."] if lower else [])]
+    if lower:
+        sentences.append(f"Lower is better: {', '.join(lower)}.")
+    return sentences
 
 
 def baseline_label(statistics: Statistics) -> str:
@@ -82,19 +81,22 @@ def short_note(frame: Frame, names: Mapping[str, str]) -> str:
         )
     unscaled = _unscaled(statistics)
     units = f"Percent, but for {', '.join(unscaled)}" if unscaled else "Percent"
-    signatures = [
-        parse_signature(text) for row in statistics["rows"] for text in row["signatures"].values()
-    ]
-    first = signatures[0] if signatures else {}
-    agreed = {
-        key: value
-        for key, value in first.items()
-        if all(one.get(key) == value for one in signatures)
-    }
-    made = ", ".join(f"{key} {value}" for key, value in agreed.items() if key not in _IN_FULL)
+    made = ", ".join(f"{key} {value}" for key, value in _agreed(statistics).items())
     parts = [spread, f"{statistics['images']} test images", made]
     short = ", ".join(f"{letter} {name}" for letter, name in names.items())
     return f"{units}. {'; '.join(filter(None, parts))}." + (f" {short}." if short else "")
+
+
+def _agreed(statistics: Statistics) -> dict[str, str]:
+    """Return the fields that the signatures of all runs have alike, without those of `_IN_FULL`."""
+    signatures: list[dict[str, str]] = []
+    for row in statistics["rows"]:
+        signatures += map(parse_signature, row["signatures"].values())
+    agreed = {}
+    for key, value in (signatures[0] if signatures else {}).items():
+        if key not in _IN_FULL and all(one.get(key) == value for one in signatures):
+            agreed[key] = value
+    return agreed
 
 
 def full_notes(frame: Frame) -> Iterator[str]:
@@ -136,42 +138,52 @@ def _unscaled(statistics: Statistics) -> list[str]:
 
 def _on_printed(frame: Frame, statistics: Statistics) -> Iterator[str]:
     """Yield the data of printed numbers, why no difference to them, and those to quoted rows."""
-    rows = [
-        row
-        for row in statistics["rows"]
-        if any(cell["printed_percent"] is not None for cell in row["cells"].values())
-    ]
-    others = [plain(row["label"]) for row in rows if not row["as_printed"]]
-    sentence = "Printed: quoted from the paper"
-    if statistics["printed_on"] is None and rows:
-        missing = (
-            "the table does not say that its data set and settings are the paper's (`printed_on`)"
-        )
-        sentence += f"; {missing}, so no difference to them is shown"
-    else:
-        sentence += ", measured " + (
-            f"on {statistics['printed_on']}" if statistics["printed_on"] else "there"
-        )
-        if others and len(others) == len(rows):
-            sentence += "; our data set or settings are others, so no difference to them is shown"
-        elif others:
-            sentence += (
-                "; no difference to them where our data set or settings are others: "
-                f"{', '.join(others)}"
-            )
-    if rows or statistics["quoted"] or statistics["not_run"]:
-        yield f"{sentence}."
-    quoted = [cell for cell in frame.cells if cell["part"] == "quoted" and cell["metric"] == _MAIN]
-    compared = []
+    rows = []
     for row in statistics["rows"]:
-        differences = [(cell["label"], cell[f"difference_of_{row['id']}"]) for cell in quoted]
-        if listed := ", ".join(
-            f"{label} {value:+.1f}" for label, value in differences if value is not None
-        ):
-            compared.append(
-                f"{_MAIN} of {plain(row['label'])} minus that of quoted rows: {listed}."
+        if any(cell["printed_percent"] is not None for cell in row["cells"].values()):
+            rows.append(row)
+    if rows or statistics["quoted"] or statistics["not_run"]:
+        yield f"Printed: quoted from the paper{_measured_on(statistics['printed_on'], rows)}."
+    compared = list(_minus_quoted(frame, statistics))
+    yield from compared
+    if compared:
+        yield "Quoted numbers are compared without a test."
+
+
+def _measured_on(dataset: str | None, rows: Sequence[Statistics]) -> str:
+    """Return on what printed numbers were measured, and why no difference to them is shown."""
+    if dataset is None and rows:
+        return (
+            "; the table does not say that its data set and settings are the paper's "
+            "(`printed_on`), so no difference to them is shown"
+        )
+    measured = f", measured on {dataset}" if dataset else ", measured there"
+    others = [plain(row["label"]) for row in rows if not row["as_printed"]]
+    if not others:
+        return measured
+    if len(others) == len(rows):
+        why = "our data set or settings are others, so no difference to them is shown"
+        return f"{measured}; {why}"
+    return (
+        f"{measured}; no difference to them where our data set or settings are others: "
+        f"{', '.join(others)}"
+    )
+
+
+def _minus_quoted(frame: Frame, statistics: Statistics) -> Iterator[str]:
+    """Yield the differences of the main metric between each of our rows and the quoted ones."""
+    quoted = [cell for cell in frame.cells if cell["part"] == "quoted" and cell["metric"] == _MAIN]
+    for row in statistics["rows"]:
+        differences = []
+        for cell in quoted:
+            value = cell[f"difference_of_{row['id']}"]
+            if value is not None:
+                differences.append(f"{cell['label']} {value:+.1f}")
+        if differences:
+            yield (
+                f"{_MAIN} of {plain(row['label'])} minus that of quoted rows: "
+                f"{', '.join(differences)}."
             )
-    yield from (*compared, *(["Quoted numbers are compared without a test."] if compared else []))
 
 
 def _on_p(statistics: Statistics) -> str:

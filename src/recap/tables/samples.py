@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from PIL.Image import Image
 from PIL.ImageColor import getrgb
 from PIL.ImageOps import pad
@@ -86,6 +87,11 @@ class ScoredCaptions:
         }
         return cls(metrics.split, metrics.signature, read_captions(folder, metrics.split), scores)
 
+    def of(self, image: int, label: str) -> RowCaption:
+        """Return the caption of one image under a row's label."""
+        cider = self.scores.get("CIDEr", {}).get(image)
+        return RowCaption(plain(label), plain(self.captions[image]), cider)
+
 
 def write_samples(
     *,
@@ -115,7 +121,10 @@ def draw_samples(
     samples: Sequence[Sample], photos: Sequence[Image], out: Path, *, title: str, scale: str
 ) -> None:
     """Write the contact sheet: cards in two columns (one where there are at most two samples)."""
-    colours = colour_of(caption.label for sample in samples for caption in sample.captions)
+    labels = []
+    for sample in samples:
+        labels += [caption.label for caption in sample.captions]
+    colours = colour_of(labels)
     cards = []
     for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1):
         lines = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
@@ -137,12 +146,14 @@ def choose_samples(
 ) -> list[Sample]:
     """Take the table's images, draw ``count`` others and one
     for each phrase, and look up the captions of every row."""
-    folders = {row.id: (row.label, row_runs(row, list(seeds))[0].path) for row in table.rows}
-    folders |= {
-        row.id: (f"{row.label} (from outside)", outside_path(table, name, row.id))
-        for row in table.outside
-    }
-    scored = {row: ScoredCaptions.read(scores_root / path) for row, (_, path) in folders.items()}
+    labels, scored = dict[str, str](), dict[str, ScoredCaptions]()
+    for row in table.rows:
+        labels[row.id] = row.label
+        scored[row.id] = ScoredCaptions.read(scores_root / row_runs(row, list(seeds))[0].path)
+    for outside in table.outside:
+        labels[outside.id] = f"{outside.label} (from outside)"
+        folder = outside_path(table, name, outside.id)
+        scored[outside.id] = ScoredCaptions.read(scores_root / folder)
     split = next(iter(scored.values())).split
     corpus = Corpus.read(corpus_path)
     references, files = corpus.captions(split), corpus.files()
@@ -157,37 +168,38 @@ def choose_samples(
             f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image "
             f"{missing[0]}"
         )
+    chosen: dict[int, None] = dict.fromkeys(table.image_ids)
+    chosen |= dict.fromkeys(_with_references(table.image_captions, references, name))
     ids = sorted(references)
     # The table's name and the first seed decide the draws, which are the same on every run.
     drawn = generator(seeds[0], "samples", name).choice(
         len(ids), size=min(count, len(ids)), replace=False
     )
-    named = [*table.image_ids, *_with_references(table.image_captions, references, name)]
-    chosen: list[tuple[int, str | None]] = [
-        (i, None) for i in dict.fromkeys([*named, *(ids[at] for at in drawn)])
-    ]
+    chosen |= dict.fromkeys(ids[at] for at in drawn)
+    images: list[tuple[int, str | None]] = [(image, None) for image in chosen]
     if table.examples:
         random = generator(seeds[0], "examples", name)
         captions = scored[table.examples.row].captions
-        for phrase in table.examples.phrases:
-            words = re.compile(rf"\b{re.escape(phrase)}\b")
-            saying = sorted(image_id for image_id, text in captions.items() if words.search(text))
-            if saying:
-                chosen.append((saying[int(random.integers(len(saying)))], phrase))
+        images += _with_phrases(table.examples.phrases, captions, random)
     samples = []
-    for image, example in chosen:
-        of_rows = [
-            RowCaption(
-                plain(label),
-                plain(scored[row].captions[image]),
-                scored[row].scores.get("CIDEr", {}).get(image),
-            )
-            for row, (label, _) in folders.items()
-        ]
-        samples.append(
-            Sample(image, files[image], of_rows, list(map(plain, references[image])), example)
-        )
+    for image, phrase in images:
+        of_rows = [each.of(image, labels[row]) for row, each in scored.items()]
+        texts = list(map(plain, references[image]))
+        samples.append(Sample(image, files[image], of_rows, texts, phrase))
     return samples
+
+
+def _with_phrases(
+    phrases: Sequence[str], captions: Mapping[int, str], random: np.random.Generator
+) -> list[tuple[int, str]]:
+    """Draw for each phrase an image whose caption has it; none where no caption does."""
+    images = []
+    for phrase in phrases:
+        words = re.compile(rf"\b{re.escape(phrase)}\b")
+        saying = sorted(image_id for image_id, text in captions.items() if words.search(text))
+        if saying:
+            images.append((saying[int(random.integers(len(saying)))], phrase))
+    return images
 
 
 def _with_references(
@@ -196,17 +208,21 @@ def _with_references(
     """Return the images that have one of the captions as a reference, in the captions' order."""
     if not captions:
         return []
-    image_of = {
-        " ".join(tokenize(text)): image for image, texts in references.items() for text in texts
-    }
-    images = {text: image_of.get(" ".join(tokenize(text))) for text in captions}
-    for text, image in images.items():
-        if image is None:  # print and data set may spell it differently
+    image_of: dict[str, int] = {}
+    for image, texts in references.items():
+        for text in texts:
+            image_of[" ".join(tokenize(text))] = image
+    images = []
+    for text in dict.fromkeys(captions):
+        words = " ".join(tokenize(text))
+        if words in image_of:
+            images.append(image_of[words])
+        else:  # print and data set may spell it differently
             log.warning(
                 f"table {table!r}: image_captions: no image of the test split has the reference "
                 f"{text!r}"
             )
-    return [image for image in images.values() if image is not None]
+    return images
 
 
 def _samples_markdown(samples: Sequence[Sample], *, table: Table, figure: str) -> str:
@@ -216,11 +232,8 @@ def _samples_markdown(samples: Sequence[Sample], *, table: Table, figure: str) -
     lines += ["A random sample of test images; captions of the first seed.", ""]
     if table.examples:
         label = next(row.label for row in table.rows if row.id == table.examples.row)
-        missing = [
-            phrase
-            for phrase in table.examples.phrases
-            if phrase not in {sample.phrase for sample in samples}
-        ]
+        shown = {sample.phrase for sample in samples}
+        missing = [phrase for phrase in table.examples.phrases if phrase not in shown]
         unsaid = f" No caption of it says {', '.join(missing)}." if missing else ""
         said = (
             f"Then one image for each phrase that a caption of {label} says, drawn among "

@@ -59,29 +59,32 @@ def paper_table(frame: Frame) -> TextTable:
     settings = frame.table
     names = [(_short_name(column), heading(column)) for column in settings.columns]
     table = TextTable(plain(settings.title), plain(settings.short_scale), names, "paper")
-    quoted = [row for row in frame.rows if row["part"] in PRINTED]
-    ours = Block(OWN_PART, [_paper_line(row) for row in frame.rows if row["part"] not in PRINTED])
+    quoted = [_paper_line(row) for row in frame.rows if row["part"] in PRINTED]
+    ours = [_paper_line(row) for row in frame.rows if row["part"] not in PRINTED]
     table.legend = notes.legend(frame, beside=True)
     if quoted and settings.short_scale:
         table.legend.append(
             f"Rows that the paper prints and that were not run ({len(quoted)}) are in the full "
             "table."
         )
-        quoted = []
-    table.blocks = (
-        [Block(PRINTED_PART, list(map(_paper_line, quoted))), ours]
-        if quoted
-        else [replace(ours, label="")]
-    )
+        table.blocks = [Block("", ours)]
+    elif quoted:
+        table.blocks = [Block(PRINTED_PART, quoted), Block(OWN_PART, ours)]
+    else:
+        table.blocks = [Block("", ours)]
     table.footnotes = footnote_marks(table.lines)
-    letters = {"B": "BLEU"} if any("BLEU-" in column for column in settings.columns) else {}
-    short = {
-        column.rpartition(".")[2] if column in server_names() else column
-        for column in settings.columns
-    }
-    letters |= {letter: column for column, letter in _SHORT.items() if column in short}
-    table.notes = [notes.short_note(frame, letters)]
+    table.notes = [notes.short_note(frame, _abbreviations(settings.columns))]
     return table
+
+
+def _abbreviations(columns: Sequence[str]) -> dict[str, str]:
+    """Return letter -> name of the metrics whose columns are abbreviated."""
+    letters = {"B": "BLEU"} if any("BLEU-" in column for column in columns) else {}
+    own = [column.rpartition(".")[2] if column in server_names() else column for column in columns]
+    for name, letter in _SHORT.items():
+        if name in own:
+            letters[letter] = name
+    return letters
 
 
 def _short_name(column: str) -> str:
@@ -124,9 +127,8 @@ def _paper_line(row: Mapping[str, Any]) -> Line:
 def paper_csv(table: TextTable) -> str:
     """Return the numbers as shown: one line per row, with the full name of each metric."""
     head = ["row", "source", "scale"]
-    head += [
-        f"{name}{part}" for _, name in table.columns for part in ("", " sd", " mark", " printed")
-    ]
+    for _, name in table.columns:
+        head += [name, f"{name} sd", f"{name} mark", f"{name} printed"]
     records = [head + ["doubt"] * bool(table.footnotes)]
     for line in table.lines:
         record = [line.label, line.source, "" if line.printed else table.scale]
@@ -162,47 +164,50 @@ def full_table(frame: Frame) -> TextTable:
 
 def _block(row: Mapping[str, Any], units: Sequence[str]) -> Block:
     """Return the lines of a row that say anything."""
-    cells, outside = row["cells"], row["part"] == "outside"
-    origin = {
+    cells, not_run = row["cells"], row["not_run"]
+    lines = []
+    if not_run:
+        note = f"Own, not run: {ended(not_run)}"
+        lines.append(Line("ours: not run", [Cell()] * len(cells), (note,)))
+    elif row["part"] not in PRINTED:
+        lines.append(_line_of_ours(row))
+    printed = []
+    for cell in cells:
+        spread = cell["printed_sd"]
+        printed.append(_printed(cell, "" if spread is None else f"{spread:g}"))
+    compared = [Line("printed", printed, (cells[0]["notes"].get("row", ""),))]
+    for key, kind in _kinds(row, units).items():
+        texts = [Cell(_shown(cell, key), note=cell["notes"].get(key, "")) for cell in cells]
+        compared.append(Line(kind, texts))
+    lines += [line for line in compared if set(line.cells) != {Cell()}]
+    return Block(_label(row), lines)
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    """Return the label of a row with what it is."""
+    if row["id"] == row["cells"][0]["baseline"]:
+        return f"{row['label']} (baseline)"
+    origins = {
         "quoted": " (printed, not run)",
         "not_run": " (own, not run)",
         "outside": f" ({from_outside(row)})",
     }
-    label = row["label"] + (
-        " (baseline)" if row["id"] == cells[0]["baseline"] else origin.get(row["part"], "")
-    )
-    lines = []
+    return row["label"] + origins.get(row["part"], "")
+
+
+def _kinds(row: Mapping[str, Any], units: Sequence[str]) -> dict[str, str]:
+    """Return the numbers that a row may have beside means: key of a cell -> name of the line."""
     if row["not_run"]:
-        lines.append(
-            Line(
-                "ours: not run", [Cell()] * len(cells), (f"Own, not run: {ended(row['not_run'])}",)
-            )
-        )
-    elif row["part"] not in PRINTED:
-        lines.append(_line_of_ours(row))
-    spreads = ["" if cell["printed_sd"] is None else f"{cell['printed_sd']:g}" for cell in cells]
-    texts = [_printed(cell, sd) for cell, sd in zip(cells, spreads, strict=True)]
-    compared = [Line("printed", texts, (cells[0]["notes"].get("row", ""),))]
+        return {"printed_p": "p, printed"}
+    outside = row["part"] == "outside"
     kinds = {
         "difference_to_printed": "ours minus printed",
         "difference": "minus baseline" if outside else "ours minus baseline",
         "printed_p": "p, printed",
-        **{
-            f"{UNITS[unit]}_p_holm": f"p, {unit} (Holm)"
-            for unit in (["images"] if outside else units)
-        },
     }
-    for key, kind in kinds.items():
-        if key == "printed_p" or not row["not_run"]:
-            compared.append(
-                Line(
-                    kind,
-                    [Cell(_shown(cell, key), note=cell["notes"].get(key, "")) for cell in cells],
-                )
-            )
-    return Block(
-        label, lines + [line for line in compared if any(cell != Cell() for cell in line.cells)]
-    )
+    for unit in ["images"] if outside else units:
+        kinds[f"{UNITS[unit]}_p_holm"] = f"p, {unit} (Holm)"
+    return kinds
 
 
 def _shown(cell: Mapping[str, Any], key: str) -> str:

@@ -5,7 +5,7 @@ And text on one line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, product
 from string import ascii_lowercase
@@ -62,14 +62,18 @@ class Line:
 
 def footnote_marks(lines: Iterable[Line]) -> dict[str, str]:
     """Return text of a footnote -> its mark, in the order of lines, those of cells first."""
-    texts = [text for line in lines for text in (*(cell.note for cell in line.cells), *line.notes)]
-    marks = (
-        "".join(letters)
-        for length in count(1)
-        for letters in product(ascii_lowercase, repeat=length)
-    )
-    # a, b, ..., z, aa, ab, ...
-    return dict(zip(dict.fromkeys(filter(None, texts)), marks, strict=False))
+    texts: list[str] = []
+    for line in lines:
+        texts += [cell.note for cell in line.cells]
+        texts += line.notes
+    return dict(zip(dict.fromkeys(filter(None, texts)), _letters(), strict=False))
+
+
+def _letters() -> Iterator[str]:
+    """Yield a, b, ..., z, aa, ab, ..."""
+    for length in count(1):
+        for letters in product(ascii_lowercase, repeat=length):
+            yield "".join(letters)
 
 
 @dataclass(frozen=True)
