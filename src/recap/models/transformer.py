@@ -25,7 +25,7 @@ from recap.models.state import PER_BEAM, KeyValueCache, Memory, MemoryT, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, fast
 from recap.nn.layers import Dropout, Residual, Stack, sinusoid_table
-from recap.nn.rows import PackedIndex, Rows, causal_mask, key_mask, needed
+from recap.nn.rows import PackedIndex, Rows, causal_mask, key_mask, none_if_all_true
 
 
 class EncoderLayer(nn.Module):
@@ -196,7 +196,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         `cache` is that of decoding, None under teacher forcing. Masks are broadcastable to [B, C,
         T, T] (or [B, C, 1, S] of the cache) and to what the layers expect of the image.
         """
-        return own_mask(x, cache), needed(key_mask(memory.mask))
+        return own_mask(x, cache), none_if_all_true(key_mask(memory.mask))
 
     def build_decoder(
         self,

@@ -66,7 +66,7 @@ def as_on_a_gpu(monkeypatch):
             self.sum().item()
         return asked(self)
 
-    monkeypatch.setattr(rows, "asks", lambda mask: False)
+    monkeypatch.setattr(rows, "is_free_to_read", lambda mask: False)
     monkeypatch.setattr(torch.Tensor, "tolist", tolist)
 
 

@@ -43,7 +43,15 @@ from recap.models.state import Memory
 from recap.models.transformer import DecoderLayer, EncoderLayer, Past
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.layers import NORMS
-from recap.nn.rows import MASKED_SCORE, Rows, constant, fold, fold_keys, fold_mask, unfold
+from recap.nn.rows import (
+    MASKED_SCORE,
+    Rows,
+    captions_to_queries,
+    constant,
+    keys_for_queries,
+    mask_for_queries,
+    queries_to_captions,
+)
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.model import Transformer
 
@@ -90,17 +98,18 @@ class ClusterAttention(MultiHeadAttention):
             )
         q = query.map(self.query).split_heads(self.heads)  # [B, C, H, T, K]
         captions = q.shape[1]
-        k, v, shared = fold_keys(key_value, captions)  # [B', H, N, K]
+        k, v, shared = keys_for_queries(key_value, captions)  # [B', H, N, K]
         # [B', 1, R or 1, N]
-        mask = None if attn_mask is None else fold_mask(attn_mask, query.shape, shared)
-        c = fold(clusters(log_clusters)[:, :, None], shared)  # [B', 1, R, N]
-        scores = (fold(q, shared) * q.shape[-1] ** -0.5) @ k.mT  # [B', H, R, N]
+        mask = None if attn_mask is None else mask_for_queries(attn_mask, query.shape, shared)
+        c = captions_to_queries(clusters(log_clusters)[:, :, None], shared)  # [B', 1, R, N]
+        scores = (captions_to_queries(q, shared) * q.shape[-1] ** -0.5) @ k.mT  # [B', H, R, N]
         if self.reading == "logit_scale":
             weights = _softmax(scores * c, mask)
         else:
             weights = _softmax(scores, mask) * c
             weights = _softmax(weights, mask) if self.reading == "double_softmax" else weights
-        return query.merge_heads(unfold(weights @ v, captions, shared)).map(self.output)
+        attended = queries_to_captions(weights @ v, captions, shared)
+        return query.merge_heads(attended).map(self.output)
 
 
 def clusters(log_clusters: Tensor) -> Tensor:

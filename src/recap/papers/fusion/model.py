@@ -41,7 +41,7 @@ from recap.models.transformer import (
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import Dropout, FeedForward, Residual, Stack, grid_table
-from recap.nn.rows import Rows, constant, key_mask, needed
+from recap.nn.rows import Rows, constant, key_mask, none_if_all_true
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
 from recap.papers.transformer.model import Transformer
 
@@ -389,7 +389,7 @@ class StreamEncoder(nn.Module):
         ]
         embedded = self.norm(self.dropout(torch.relu(self.embedding(stream.values))))
         rows = Rows(embedded[:, None])
-        attn_mask = needed(key_mask(stream.mask))
+        attn_mask = none_if_all_true(key_mask(stream.mask))
         for index, layer in enumerate(self.layers):
             rows = run_layer(layer, rows, attn_mask, biases[index % len(biases)], positions)
         return rows.values[:, 0], positions[:, 0].expand(len(stream.values), -1, -1)
@@ -632,8 +632,8 @@ class Fusion(TransformerDecoder[FusionMemory]):
     ) -> tuple[Tensor, Masks]:
         """Return the masks of the tokens and of both streams."""
         return own_mask(x, cache), (
-            needed(key_mask(memory.second.mask)),
-            needed(key_mask(memory.mask)),
+            none_if_all_true(key_mask(memory.second.mask)),
+            none_if_all_true(key_mask(memory.mask)),
         )
 
     def attention_modules(self) -> list[nn.Identity]:
