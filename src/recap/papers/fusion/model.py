@@ -32,11 +32,11 @@ from recap.models.images import Images, InputSpec, Stream
 from recap.models.state import KeyValueCache, Memory
 from recap.models.transformer import (
     EncoderLayer,
-    Past,
+    LayerCache,
     TokenLayer,
     TransformerDecoder,
-    extended,
     own_mask,
+    with_cached,
 )
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
@@ -560,7 +560,7 @@ class FusionDecoderLayer(TokenLayer):
         image: Any,
         self_mask: Tensor | None,
         cross_mask: Any,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         below: Any = (),
     ) -> tuple[Rows, Any]:
         """As `TokenLayer.forward`, with `FusionKeyValues` and `Masks` of both streams."""
@@ -568,7 +568,7 @@ class FusionDecoderLayer(TokenLayer):
         def attend(y: Tensor) -> Tensor:
             rows = x.like(y)
             return self.attention(
-                rows, extended(past, self.attention.key_value(rows)), attn_mask=self_mask
+                rows, with_cached(past, self.attention.key_value(rows)), attn_mask=self_mask
             ).values
 
         def fuse(y: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ from torch.nn.functional import pad
 
 from recap.models.images import Images, InputSpec
 from recap.models.state import LevelMemory, first_vectors
-from recap.models.transformer import DecoderLayer, EncoderLayer, Past, TransformerDecoder
+from recap.models.transformer import DecoderLayer, EncoderLayer, LayerCache, TransformerDecoder
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import Dropout, FeedForward, Residual, Stack, sinusoid_table
@@ -128,7 +128,7 @@ class MeshedDecoderLayer(DecoderLayer):
         image: Any,
         self_mask: Tensor | None,
         cross_mask: Any,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         below: Any = (),
         **others: Any,
     ) -> tuple[Rows, Any]:
