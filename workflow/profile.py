@@ -28,7 +28,7 @@ from recap.plan.profiles import load_plan
 from recap.plan.run import setting_names
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import DIGESTS, Key
-from recap.settings.specs import JudgedClaims
+from recap.settings.specs import ClaimsSpec
 
 # names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
 VARIABLE = "RECAP_PLANNED"
@@ -43,7 +43,7 @@ class Planned(NamedTuple):
 
     plan: RunPlan
     needed: list[Requirement]  # the missing outside files, which rules make
-    claims: JudgedClaims | None  # of the papers whose tables are made
+    claims: ClaimsSpec | None  # of the papers whose tables are made
     digests: dict[Key, str]  # of source
 
 

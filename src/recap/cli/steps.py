@@ -68,7 +68,7 @@ def claims(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
     from recap.statistics.claims import judge_claims
     from recap.tables.claims import write_claims
 
-    judged = checked(spec, "specs:JudgedClaims")
+    judged = checked(spec, "specs:ClaimsSpec")
     checksums.record(*write_claims(judge_claims(judged, scores), judged.scale, out))
 
 

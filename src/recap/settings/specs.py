@@ -43,7 +43,7 @@ class PrintedTable(Strict):
     rows: dict[str, dict[str, float]] = Field(description="id of a row -> column -> printed number")
 
 
-class JudgedClaims(Strict):
+class ClaimsSpec(Strict):
     """Step `claims`: the claims of one profile."""
 
     scale: str = Field(description="name of the scale at which its tables are made")

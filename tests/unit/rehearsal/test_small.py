@@ -106,7 +106,7 @@ def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_tha
     assert bool(choices(short)) == bool(choices(plan))
     asked = planned_claims(short)
     judged = (
-        [each for verdict in judge_claims(asked, tmp_path) for each in verdict.judged]
+        [each for verdict in judge_claims(asked, tmp_path) for each in verdict.comparisons]
         if asked
         else []
     )
