@@ -27,7 +27,7 @@ REPORTS = "reported_hours.json"  # below the parameter files
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportedHours:
     """What somebody reported of a training: a row of the file of reports."""
 
     table: str
@@ -39,7 +39,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Tool:
+class SystemTool:
     """A tool that a plan needs, or that recap can use."""
 
     name: str
@@ -48,7 +48,7 @@ class Tool:
     get: str  #: the command or the page that gets it
 
 
-def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], measure: str) -> str:
+def plan_report(plan: RunPlan, costs: Costs, tools: Sequence[SystemTool], measure: str) -> str:
     """Return all that a person wants to know before the first job; `measure` is the command that
     measures its steps."""
     missing = requirements(Paths(plan))
@@ -103,7 +103,7 @@ def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
     return each.how, path, size, digest, licence, source
 
 
-def _tools(tools: Sequence[Tool]) -> str:
+def _tools(tools: Sequence[SystemTool]) -> str:
     missing = ", ".join(tool.name for tool in tools if not tool.version)
     if not missing:
         return "Tools: all are here."
@@ -177,7 +177,9 @@ def reported(plan: RunPlan, costs: Costs) -> Iterator[str]:
     """Yield what others report of trainings at the paper's scale, each beside our hours."""
     file = plan.params / REPORTS
     for each in (
-        read_json(file, list[Report]) if file.is_file() and plan.profile.scale == PAPER else ()
+        read_json(file, list[ReportedHours])
+        if file.is_file() and plan.profile.scale == PAPER
+        else ()
     ):
         if each.table not in plan.tables:
             continue
