@@ -60,7 +60,7 @@ DIGESTS: dict[Key, str] = {}
 
 def identities(params: Path) -> dict[str, Any]:
     """Return hashes of parameter files, digests of jobs and metrics,
-    and the `neutral` defaults that no hash holds."""
+    and the defaults that no hash holds."""
     parameters = {}
     for section in _OF_RUNS:
         for name in names(params, section):
@@ -73,12 +73,12 @@ def identities(params: Path) -> dict[str, Any]:
             for kind in sorted(MODELS.classes())
         },
         "metrics": {name: code_digest(METRICS.target(name)) for name in sorted(METRICS.names())},
-        "neutral": neutral_keys(),
+        "neutral": keys_omitted_at_default(),
     }
 
 
-def neutral_keys() -> dict[str, Any]:
-    """Return the default of every neutral key: ``Recipe.processes`` -> 1."""
+def keys_omitted_at_default() -> dict[str, Any]:
+    """Return the default of every key of `omitted_at_default`: ``Recipe.processes`` -> 1."""
     import_module("recap.settings.specs")  # its classes have such keys, too
     kinds: list[type[Strict]] = [Strict]
     for kind in kinds:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter
 
-from recap.settings.base import Strict, neutral
+from recap.settings.base import Strict, omitted_at_default
 from recap.settings.studies import Study
 from recap.settings.tables import Claim, Selection, Stages, Table
 
@@ -21,7 +21,7 @@ class ComparedTable(Strict):
     trainings: dict[str, list[str]] = Field(
         {}, description="scored run -> its trainings, in their order"
     )
-    server: dict[str, str] = neutral(
+    server: dict[str, str] = omitted_at_default(
         {}, description="scored run -> folder of captions for COCO's server, and its answer"
     )
 
