@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 P = ParamSpec("P")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 MASKED_SCORE = -1e9  # of masked positions; finite, so that a fully masked row does not become NaN
 
 
@@ -181,17 +181,17 @@ def shared_product(rows: Tensor, keys: Tensor) -> Tensor:
     return queries_to_captions(captions_to_queries(rows, True) @ keys[:, 0], rows.shape[1], True)
 
 
-def constant(make: Callable[P, Made]) -> Callable[P, Made]:
+def constant(make: Callable[P, Result]) -> Callable[P, Result]:
     """Let a function of sizes and a device return the same tensors, unless compiled."""
 
     @cache
-    def once(*sizes: Any) -> Made:
+    def once(*sizes: Any) -> Result:
         # a tensor made in that mode could not take part in a later training
         with torch.inference_mode(False):
             return make(*sizes)  # type: ignore[call-arg]
 
     @wraps(make)
-    def call(*sizes: Any) -> Made:
+    def call(*sizes: Any) -> Result:
         return make(*sizes) if torch.compiler.is_compiling() else once(*sizes)  # type: ignore[call-arg]
 
     return call  # type: ignore[return-value]
