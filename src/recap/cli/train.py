@@ -118,7 +118,7 @@ def train_row(
     and print some of its captions; ``config_of``: profile, seed, ..."""
     import yaml
 
-    from recap.plan.outside import refuse_missing, requirements
+    from recap.plan.outside import missing_files, refuse_missing
     from recap.plan.paths import Paths as ProfilePaths
     from recap.plan.profiles import row_config, single_run
 
@@ -130,7 +130,7 @@ def train_row(
     # else this is one of several processes, and the first one had them made
     if "WORLD_SIZE" not in os.environ:
         # Outside files of changed settings, too, which no plan of the workflow has.
-        refuse_missing(requirements(paths, model if chosen.run.stage == "xe" else None), paths)
+        refuse_missing(missing_files(paths, model if chosen.run.stage == "xe" else None), paths)
         workflow, configfile = snakefile("--row"), folder / "profile.yaml"
         write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         every = [

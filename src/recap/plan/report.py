@@ -10,7 +10,7 @@ from textwrap import shorten
 from recap.core.documents import read_json
 from recap.core.errors import aligned, counted
 from recap.plan.costs import Cost, Costs, StoreSize
-from recap.plan.outside import How, Requirement, requirements
+from recap.plan.outside import How, MissingFile, missing_files
 from recap.plan.paths import Paths, used_stores
 from recap.plan.profiles import PAPER
 from recap.plan.run import Run, row_runs
@@ -51,7 +51,7 @@ class SystemTool:
 def plan_report(plan: RunPlan, costs: Costs, tools: Sequence[SystemTool], measure: str) -> str:
     """Return all that a person wants to know before the first job; `measure` is the command that
     measures its steps."""
-    missing = requirements(Paths(plan))
+    missing = missing_files(Paths(plan))
     cost_of = {run: costs.training(run) for run in plan.trained()}
     at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
@@ -65,7 +65,7 @@ def plan_report(plan: RunPlan, costs: Costs, tools: Sequence[SystemTool], measur
     return "\n".join(lines)
 
 
-def _missing(plan: RunPlan, missing: Sequence[Requirement]) -> Iterator[str]:
+def _missing(plan: RunPlan, missing: Sequence[MissingFile]) -> Iterator[str]:
     if not missing:
         yield "Outside files: all are here."
         return
@@ -87,7 +87,7 @@ def _missing(plan: RunPlan, missing: Sequence[Requirement]) -> Iterator[str]:
     yield from _columns(list(dict.fromkeys(rows)))  # the files of one archive are one line
 
 
-def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
+def _file(each: MissingFile, inputs: str) -> tuple[str, ...]:
     entry = each.entry
     licence = _cut(entry.licence, 24) if entry else ""
     if each.archive and entry:
@@ -110,7 +110,7 @@ def _tools(tools: Sequence[SystemTool]) -> str:
     return f"Missing tools: {missing}; `recap doctor` says what each is for and how to get it."
 
 
-def _disk(plan: RunPlan, missing: Sequence[Requirement], costs: Costs, cost_of: CostOf) -> str:
+def _disk(plan: RunPlan, missing: Sequence[MissingFile], costs: Costs, cost_of: CostOf) -> str:
     """Return one line: what is fetched and unpacked, feature stores, weights."""
     whole = [each.entry for each in missing if each.how != "unpack"]
     published = [entry.bytes for entry in whole if entry and entry.bytes]
