@@ -107,7 +107,7 @@ class OptimizerStep:
         """Return the means of numbers over all processes."""
         # the main process has images in every batch, so it knows all names
         if self._logged is None:
-            self._logged = self.group.of_main(list(numbers))
+            self._logged = self.group.broadcast_from_main(list(numbers))
         means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
         return dict(zip(self._logged, means, strict=True))
 

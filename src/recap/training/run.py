@@ -295,7 +295,7 @@ def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
             else precision_here("auto", group.device)
         )
         write_json(path, {"spec": settings, "chosen": chosen})
-    (chosen,) = group.of_main([chosen])
+    (chosen,) = group.broadcast_from_main([chosen])
     return with_stage(spec, precision=chosen)
 
 
