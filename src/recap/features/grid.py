@@ -293,7 +293,7 @@ class CropEncoder(TimmEncoder):
         super().__init__(spec, weights=weights, device=device)
         self._boxes = boxes
         if boxes is not None:
-            self.attributes = self.described({}, boxes_hash=boxes.made_by())
+            self.attributes = self.described({}, boxes_hash=boxes.extractor_hash())
 
     def prepare(self, image_id: int, views: Sequence[Image]) -> Cut:
         """Cut the boxes of a picture out of it."""

@@ -67,7 +67,7 @@ class FeaturesConfig(NamesFiles):
     needs_detectron2: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = False  #: whether its stores hold the boxes of the vectors
     #: its keys that name other features, whose stores it reads
-    of_stores: ClassVar[tuple[str, ...]] = ()
+    input_feature_keys: ClassVar[tuple[str, ...]] = ()
     #: keys that say how an extractor works, not what it makes;
     #: they are no part of a store's identity
     EXECUTION: ClassVar[frozenset[str]] = frozenset({"batch_size", "shard_size"})
@@ -88,10 +88,10 @@ class FeaturesConfig(NamesFiles):
         ),
     )
 
-    def made_from(self) -> dict[str, str]:
+    def input_features(self) -> dict[str, str]:
         """Return the names of the features whose stores are read:
         for `boxes` to cut out, or `cells` to pool."""
-        return {key: getattr(self, key) for key in self.of_stores}
+        return {key: getattr(self, key) for key in self.input_feature_keys}
 
     def vectors_per_picture(self) -> int | None:
         """Return how many vectors each picture has in the main stream;
@@ -210,7 +210,7 @@ class CropFeatures(TimmFeatures):
     """One vector per box: the box is cut out and encoded by a timm model."""
 
     extractor: ClassVar[str] = "recap.features.grid:extract_crops"
-    of_stores: ClassVar[tuple[str, ...]] = ("boxes",)
+    input_feature_keys: ClassVar[tuple[str, ...]] = ("boxes",)
     no_encoder: ClassVar[str] = (
         "they are crops of boxes that other features give, and a photo brings no boxes"
     )
@@ -254,7 +254,7 @@ class PooledFeatures(FeaturesConfig):
     """Regions or segments without a detector: true areas of scenes, or merged cells."""
 
     extractor: ClassVar[str] = "recap.features.pooled:extract_pooled"
-    of_stores: ClassVar[tuple[str, ...]] = ("cells",)
+    input_feature_keys: ClassVar[tuple[str, ...]] = ("cells",)
     from_pictures: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = True
     no_encoder: ClassVar[str] = (

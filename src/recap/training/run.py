@@ -156,7 +156,7 @@ def read_inputs(
         "vocabulary_hash": words.hash,
         "subset_hash": chosen["hash"],
         "feature_hash": sources.hash_of([*captions, *validation]),
-        "features_made_by": sources.made_by,
+        "features_made_by": sources.extractor_hash,
         "init_sha256": sha256_file(init / "model.safetensors") if init else None,
     }
     # named only where there are some, so that finished runs of other models stay valid
