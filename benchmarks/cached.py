@@ -14,13 +14,13 @@ from torch import Tensor
 from benchmarks.plain import BOS, Beams, repeated
 from recap.models.images import Images
 from recap.models.state import Memory
-from recap.models.transformer import Past
+from recap.models.transformer import LayerCache
 from recap.nn.attention import KeyValue
 from recap.nn.rows import Rows, key_mask
 from recap.papers.transformer.model import Transformer
 
 
-class Concatenated(Past):
+class Concatenated(LayerCache):
     """Keys and values of one layer's words, longer by a copy with every word."""
 
     def __init__(self) -> None:

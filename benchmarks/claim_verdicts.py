@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.table_marks import Components, read, take_apart
 from recap.settings.tables import Check
-from recap.statistics.claims import FAILS, HOLDS, Judged, judge, verdict_of
+from recap.statistics.claims import FAILS, HOLDS, ComparisonVerdict, judge, verdict_of
 from recap.statistics.comparison import Sample, compare_rows
 
 BETTER = {"table": "t", "row": "own", "against": "other"}
@@ -55,13 +55,13 @@ def verdict(own: np.ndarray, others: Sequence[np.ndarray | None], *, within: flo
     return verdict_of(judge([_compared(own, other, within) for other in others]))
 
 
-def _compared(own: np.ndarray, other: np.ndarray | None, within: float) -> Judged:
+def _compared(own: np.ndarray, other: np.ndarray | None, within: float) -> ComparisonVerdict:
     fixed = np.zeros((2, own.shape[1]))
     base = fixed if other is None else other
     settings: dict[str, Any] = BETTER if other is not None else {**REACHED, "within": within}
     first, second = (Sample(each.mean(axis=0), each.mean(axis=1).tolist()) for each in (base, own))
     tests = compare_rows("CIDEr", first, second)
-    return Judged(Check(**settings), "t", "CIDEr", "other", tests=tests)
+    return ComparisonVerdict(Check(**settings), "t", "CIDEr", "other", tests=tests)
 
 
 def false_verdicts(

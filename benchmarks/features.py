@@ -245,7 +245,7 @@ def extract() -> Iterator[dict[str, object]]:
     from PIL import Image
 
     from recap.core.device import select_device
-    from recap.features.ahead import in_order
+    from recap.core.threads import map_in_threads
     from recap.features.grid import Backbone, Squares
     from recap.settings.features import GridFeatures
 
@@ -273,7 +273,7 @@ def extract() -> Iterator[dict[str, object]]:
     )
     for name, threads, job in jobs:
         start = time.perf_counter()
-        for _ in in_order(job, todo, threads=threads):
+        for _ in map_in_threads(job, todo, threads=threads):
             pass
         rate = 8 * len(todo) / (time.perf_counter() - start)
         yield {

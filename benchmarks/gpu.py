@@ -39,7 +39,7 @@ from recap.features.grid import Backbone
 from recap.measure.steps import Trial, elapsed, machine, paper_shapes, rounded
 from recap.models.compiled import compile_passes, is_compiled
 from recap.models.images import Images, Stream
-from recap.plan.amounts import StepShape
+from recap.plan.workload import StepShape
 from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings, ModelConfig, SelfCritical

@@ -18,7 +18,7 @@ from recap.nn.fast import fixed_weights
 from recap.nn.rows import PackedIndex
 from recap.papers.m2.model import M2
 from recap.settings import CrossEntropy, SelfCritical
-from recap.training.objectives import SelfCriticalObjective, of_tokens
+from recap.training.objectives import SelfCriticalObjective, gather_log_probabilities
 from recap.training.optim import build_optimizer
 
 SHAPES = (
@@ -82,7 +82,7 @@ def scst() -> Case:
         memory = model.encode(data.images)
         said, _ = objective.draw(memory)
         index = PackedIndex(said != PAD)
-        scored = of_tokens(objective.policy(memory, said, index), said, index)
+        scored = gather_log_probabilities(objective.log_policy(memory, said, index), said, index)
         theirs, chosen = plain_m2.beam_search(slow, *vectors(data), CAPTIONS, LENGTH, NEVER)
     same = (said == theirs[..., : said.shape[-1]]).float().mean().item()
     difference = (scored.sum(-1) - chosen.sum(-1)).abs().max().item()

@@ -31,7 +31,11 @@ from recap.models.images import InputSpec
 from recap.nn.fast import fixed_weights
 from recap.nn.rows import PackedIndex
 from recap.settings import CrossEntropy, SelfCritical, Stage
-from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective, of_tokens
+from recap.training.objectives import (
+    CrossEntropyObjective,
+    SelfCriticalObjective,
+    gather_log_probabilities,
+)
 from recap.training.optim import build_optimizer
 
 SHAPES = f"10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
@@ -173,7 +177,9 @@ def scst(kind: str) -> Case:
         memory = model.encode(data.images)
         said, best = objective.draw(memory)
         index = PackedIndex(said != PAD)
-        scored = of_tokens(objective.policy(memory, said, index), said, index).flatten(0, 1)
+        scored = gather_log_probabilities(
+            objective.log_policy(memory, said, index), said, index
+        ).flatten(0, 1)
         padding = (0, LENGTH - said.shape[-1])
         forced = plain_sample(slow, kind, torch.nn.functional.pad(said.flatten(0, 1), padding))[1]
         difference = (torch.nn.functional.pad(scored, padding) - forced).abs().max().item()

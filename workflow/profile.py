@@ -22,13 +22,13 @@ from recap.core.process import LOCK_FOLDER
 from recap.models.check import check_models
 from recap.plan import records
 from recap.plan.jobs import execution, planned_claims
-from recap.plan.outside import Requirement, line, refuse_missing, requirements
+from recap.plan.outside import MissingFile, line, missing_files, refuse_missing
 from recap.plan.paths import Paths, used_features
 from recap.plan.profiles import load_plan
 from recap.plan.run import setting_names
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import DIGESTS, Key
-from recap.settings.specs import JudgedClaims
+from recap.settings.specs import ClaimsSpec
 
 # names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
 VARIABLE = "RECAP_PLANNED"
@@ -42,8 +42,8 @@ class Planned(NamedTuple):
     """What every job of a workflow needs to know of its plan."""
 
     plan: RunPlan
-    needed: list[Requirement]  # the missing outside files, which rules make
-    claims: JudgedClaims | None  # of the papers whose tables are made
+    needed: list[MissingFile]  # the missing outside files, which rules make
+    claims: ClaimsSpec | None  # of the papers whose tables are made
     digests: dict[Key, str]  # of source
 
 
@@ -54,7 +54,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
         paths = Paths(plan)
         claims = planned_claims(plan)
         check_models(plan, Path(paths.work) / "checked_models.json")
-        needed = requirements(paths)
+        needed = missing_files(paths)
         refuse_missing(needed, paths)
     except RecapError as error:
         refuse(str(error))

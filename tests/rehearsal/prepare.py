@@ -13,7 +13,7 @@ from typing import Any
 
 from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError
-from recap.plan.outside import Requirement, requirements
+from recap.plan.outside import MissingFile, missing_files
 from recap.plan.paths import Paths
 from recap.plan.profiles import PARAMS, load_plan
 from recap.plan.run_plan import RunPlan
@@ -67,7 +67,7 @@ def prepare(paper: str, params: Path, *, url: str, short: bool) -> Prepared:
     plan = _plan(configfile, changes)
     if short:
         plan = _plan(configfile, cut_rows(plan))
-    by_hand = _write_files(requirements(Paths(plan)), _world(plan, settings, url), plan, url)
+    by_hand = _write_files(missing_files(Paths(plan)), _world(plan, settings, url), plan, url)
     features = sorted({name for run in plan.scored() for name in plan.feature_names(run.features)})
     stand_ins = [
         name for name in features if plan.get("features", name).kind.startswith("stand_in")
@@ -111,7 +111,7 @@ def _world(plan: RunPlan, settings: dict[str, Any], url: str) -> World:
 
 
 def _write_files(
-    needed: Sequence[Requirement], world: World, plan: RunPlan, url: str
+    needed: Sequence[MissingFile], world: World, plan: RunPlan, url: str
 ) -> dict[str, str]:
     """Write the miniatures of all outside files and their list,
     and return those that a person would bring."""

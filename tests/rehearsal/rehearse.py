@@ -19,9 +19,9 @@ from recap.cli.doctor import plan_tools
 from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError, nearest
 from recap.plan.paths import Paths
+from recap.plan.report import SystemTool
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
-from recap.plan.screen import Tool
 from recap.settings.kinds import VARIABLE, load_plugins
 from rehearsal.prepare import SITE, prepare, rehearsable
 from rehearsal.server import serve
@@ -65,7 +65,7 @@ class Rehearsed:
     state: State
     run: Counter[str]  # jobs by rule
     stand_ins: list[str]  # features that stand-ins for detectors made
-    tools: list[Tool]  # that the paper needs and this machine lacks
+    tools: list[SystemTool]  # that the paper needs and this machine lacks
     rows: list[TrainedRow]
 
     @property

@@ -18,7 +18,7 @@ from recap.cli.doctor import plan_tools
 from recap.plan.costs import costs_of
 from recap.plan.paths import Paths, used_stores
 from recap.plan.profiles import named_plan
-from recap.plan.screen import screen
+from recap.plan.report import plan_report
 
 TABLE = "reports/tiny/tables/tiny.md"
 CHANGED = ("recipes/other.yaml", "2.0e-3", "3.0e-3")
@@ -79,7 +79,7 @@ def test_it_made_what_the_plan_predicted(to_the_table, monkeypatch):
     for run in plan.scored():
         captions = json.loads(Path(paths.scores(run)[0]).read_text())
         assert len(captions) == costs.counts(run.dataset).test
-    text = screen(plan, costs, plan_tools(plan), "recap measure params/tiny.yaml")
+    text = plan_report(plan, costs, plan_tools(plan), "recap measure params/tiny.yaml")
     assert "Outside files: all are here." in text
 
 

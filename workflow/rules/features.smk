@@ -3,7 +3,7 @@
 from recap.plan.jobs import extractor_spec
 from recap.plan.paths import (
     corpora_of,
-    made_from,
+    input_features,
     not_fewer,
     readers,
     sent_parts,
@@ -42,7 +42,7 @@ def reader_of(w):
 
 def source_notes(w):
     """Return the notes of what makes the stores that a store is made from."""
-    return PATHS.stores(w, made_from(PLAN, w.features), EXTRACTOR)
+    return PATHS.stores(w, input_features(PLAN, w.features), EXTRACTOR)
 
 
 def subsets_of_features(w):
@@ -167,8 +167,8 @@ rule features:
         **SOURCES,
         used=USED,
         trained=PATHS.trained_backbone,
-        boxes=lambda w: may_grow(PATHS.stores(w, [settings_of(w).made_from().get("boxes")])),
-        cells=lambda w: may_grow(PATHS.stores(w, [settings_of(w).made_from().get("cells")])),
+        boxes=lambda w: may_grow(PATHS.stores(w, [settings_of(w).input_features().get("boxes")])),
+        cells=lambda w: may_grow(PATHS.stores(w, [settings_of(w).input_features().get("cells")])),
         stores=source_notes,
         products=lambda w: [
             PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()

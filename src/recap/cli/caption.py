@@ -13,7 +13,7 @@ from recap.cli.frame import Group, Section, command
 from recap.cli.options import PARAMS, Device, Paths, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import log, progress
-from recap.core.process import claim
+from recap.core.process import acquire_gpus
 
 if TYPE_CHECKING:
     from recap.share.captioner import FailedPhoto, PhotoCaptions, Together
@@ -105,7 +105,7 @@ def caption(  # noqa: C901
             "quotes"
         )
     begin = time.monotonic()
-    claim(device)
+    acquire_gpus(device)
     from recap.core.files import atomic_path
     from recap.share.captioner import FORMATS, load
     from recap.share.explain import explained_photos, write_explanations
@@ -187,7 +187,7 @@ def captions(
 ) -> None:
     """Caption all pictures of val2014 or test2014, in COCO's results format."""
     how = read_execution(execution)
-    claim(how.device)
+    acquire_gpus(how.device)
     from recap.evaluation.decode import caption_part
 
     files: dict[str, Any] = {

@@ -18,8 +18,8 @@ from recap.data.tokenizer import GET
 from recap.metrics.java import java_executable
 from recap.metrics.spice import spice_models_missing
 from recap.plan.paths import used_features
+from recap.plan.report import SystemTool
 from recap.plan.run_plan import RunPlan
-from recap.plan.screen import Tool
 from recap.settings.metrics import METRICS
 
 # Name, what is lost without it, how to get it.
@@ -78,14 +78,14 @@ _SECONDS = 20  # in which a program says its version
 _GIB = 2**30
 
 
-def examine(folder: Path, names: Collection[str] | None = None) -> list[Tool]:
+def examine(folder: Path, names: Collection[str] | None = None) -> list[SystemTool]:
     """Look for all that recap can use, or for some of it.
 
     `folder` is on the disk that results go to.
     """
     tools = _tools(folder)
     return [
-        Tool(name, find(), without, get)
+        SystemTool(name, find(), without, get)
         for name, find, without, get in tools
         if names is None or name in names
     ]
@@ -163,7 +163,7 @@ def version_of(program: str | Path | None, option: str = "--version") -> str | N
     return lines[0].strip() if lines else str(program)
 
 
-def report(examined: Sequence[Tool]) -> str:
+def report(examined: Sequence[SystemTool]) -> str:
     """Return what is here, then what is missing with what is lost and how to get it."""
     missing = [each for each in examined if not each.version]
     width = max(len(each.name) for each in examined)
@@ -179,7 +179,7 @@ def report(examined: Sequence[Tool]) -> str:
     return "\n".join(lines)
 
 
-def plan_tools(plan: RunPlan) -> list[Tool]:
+def plan_tools(plan: RunPlan) -> list[SystemTool]:
     """Return the tools that a plan needs, whether they are here or not."""
     metrics = {name for run in plan.scored() for name in plan.recipe(run.recipe).evaluation.metrics}
     needs = {

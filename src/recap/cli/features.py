@@ -7,7 +7,7 @@ from recap.cli.frame import Group, checked
 from recap.cli.options import Device, Paths, mapping
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
-from recap.core.process import claim
+from recap.core.process import acquire_gpus
 
 if TYPE_CHECKING:
     from recap.settings.features import FeaturesConfig
@@ -68,7 +68,7 @@ def extract(
     if trained:
         checksums.check(trained)
     if settings.from_pictures:
-        claim(device)
+        acquire_gpus(device)
     job = ExtractionJob(**files, part=Part.of(part, done) if part and done else None)
     resolve(settings.extractor)(settings, job)
 

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origi
 
 from recap.cli.options import SHARED, Section
 from recap.core.errors import nearest
-from recap.core.process import claim
+from recap.core.process import acquire_gpus
 
 METAVARS = {Path: "PATH", int: "N", str: "NAME"}  # where an option does not say what its value is
 
@@ -83,7 +83,7 @@ class Command:
         from recap.settings.kinds import resolve
 
         if "device" in values:
-            claim(values["device"])
+            acquire_gpus(values["device"])
         result = resolve(self.calls)(**values)
         if isinstance(result, str | Path):
             print(result)

@@ -55,13 +55,13 @@ def plan(
     from recap.cli.doctor import plan_tools
     from recap.plan.costs import costs_of
     from recap.plan.profiles import named_plan
-    from recap.plan.screen import screen
+    from recap.plan.report import plan_report
 
     planned = named_plan(params, profile, scale=scale, inputs=inputs)
     costs = costs_of(planned, measured, tflops)
     costs.warn_of_short_trainings()
     measure = f"recap measure {profile}{f' --scale {scale}' if scale else ''}"
-    print(screen(planned, costs, plan_tools(planned), measure))
+    print(plan_report(planned, costs, plan_tools(planned), measure))
 
 
 @command("recap measure", "recap measure --tiny --device cpu")
@@ -80,11 +80,11 @@ def measure(
     """Measure seconds and memory of training and decoding steps on this machine; needs no data."""
     from recap.core.device import select_device
     from recap.measure.steps import write_steps
-    from recap.plan.amounts import Amounts
     from recap.plan.profiles import named_plan
+    from recap.plan.workload import Workload
 
     shapes = (
-        Amounts(named_plan(params, profile, scale=scale, inputs=None)).shapes() if profile else []
+        Workload(named_plan(params, profile, scale=scale, inputs=None)).shapes() if profile else []
     )
     steps = write_steps(
         out, device=select_device(device), tiny=tiny, compiled=compiled, shapes=shapes
@@ -184,16 +184,16 @@ def show(
 def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOLDER) -> None:
     """Validate a profile, at each of its scales, and everything it names."""
     from recap.models.check import check_models
-    from recap.plan.amounts import Amounts
     from recap.plan.jobs import planned_claims
     from recap.plan.run_plan import RunPlan
+    from recap.plan.workload import Workload
     from recap.settings.params import load_profiles
 
     profiles = load_profiles(profile)
     for each in profiles:
         planned = RunPlan(each, params)
         check_models(planned)
-        Amounts(planned).warn_of_short_trainings()
+        Workload(planned).warn_of_short_trainings()
         planned_claims(planned)
         where = f"{profile} at scale {each.scale}" if len(profiles) > 1 else profile
         print(

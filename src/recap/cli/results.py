@@ -19,7 +19,7 @@ from recap.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from recap.settings.specs import JudgedClaims
+    from recap.settings.specs import ClaimsSpec
 
 REPORT = Group("report", "write tables, figures and pages of results")
 RUNS = Group("runs", "list and show finished runs")
@@ -112,7 +112,7 @@ def claims(
 
 def _claims_of(
     papers: Sequence[str], scale: str | None, results: Path, params: Path
-) -> dict[str, tuple["JudgedClaims", Path]]:
+) -> dict[str, tuple["ClaimsSpec", Path]]:
     """Return paper -> its claims and the folder of their scores.
 
     A paper may be named by a folder of results.

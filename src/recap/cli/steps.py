@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_origin
 from recap.cli.frame import Parser, checked, command
 from recap.cli.options import mapping
 from recap.core import checksums
-from recap.core.process import claim
+from recap.core.process import acquire_gpus
 
 TARGETS = (
     "recap.cli.steps:claims",
@@ -57,7 +57,7 @@ def run_step(
         for name, value in options.items()
     }
     if "device" in values:
-        claim(values["device"])
+        acquire_gpus(values["device"])
     function(**values)
     if "device" in values:
         checksums.record(values["out"])
@@ -68,7 +68,7 @@ def claims(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
     from recap.statistics.claims import judge_claims
     from recap.tables.claims import write_claims
 
-    judged = checked(spec, "specs:JudgedClaims")
+    judged = checked(spec, "specs:ClaimsSpec")
     checksums.record(*write_claims(judge_claims(judged, scores), judged.scale, out))
 
 

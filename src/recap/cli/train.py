@@ -12,7 +12,7 @@ from recap.cli.options import PARAMS, Device, Paths, read_execution, snakefile
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import write_text
 from recap.core.log import LABELS
-from recap.core.process import claim, ending_with_us, limited_memory
+from recap.core.process import acquire_gpus, ending_with_us, limited_memory
 from recap.plan.run import row_setting, series_of
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def train_row(
     and print some of its captions; ``config_of``: profile, seed, ..."""
     import yaml
 
-    from recap.plan.outside import refuse_missing, requirements
+    from recap.plan.outside import missing_files, refuse_missing
     from recap.plan.paths import Paths as ProfilePaths
     from recap.plan.profiles import row_config, single_run
 
@@ -130,7 +130,7 @@ def train_row(
     # else this is one of several processes, and the first one had them made
     if "WORLD_SIZE" not in os.environ:
         # Outside files of changed settings, too, which no plan of the workflow has.
-        refuse_missing(requirements(paths, model if chosen.run.stage == "xe" else None), paths)
+        refuse_missing(missing_files(paths, model if chosen.run.stage == "xe" else None), paths)
         workflow, configfile = snakefile("--row"), folder / "profile.yaml"
         write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         every = [
@@ -223,7 +223,7 @@ def evaluate(
     """Decode a split with a trained run and score the captions."""
     how = read_execution(execution)
     out.mkdir(parents=True, exist_ok=True)  # what cannot be made is heard of now, not after hours
-    claim(how.device)
+    acquire_gpus(how.device)
     from recap.evaluation.decode import evaluate as evaluate_run
 
     files: dict[str, Any] = {
@@ -245,7 +245,7 @@ def become_processes(spec: "RunSpec", execution: "ExecutionFile") -> None:
         raise ConfigError(
             f"--spec -: {spec.processes} processes cannot all read standard input; name a file"
         )
-    claim(execution.device, spec.processes)
+    acquire_gpus(execution.device, spec.processes)
     if spec.processes > 1:
         python = [sys.executable, "-P", "-m"]  # without the working folder on the path of modules
         each = ["--standalone", "--nproc-per-node", str(spec.processes), "--no-python"]

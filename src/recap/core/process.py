@@ -135,7 +135,7 @@ def devices() -> list[str]:
     return [str(index) for index, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
 
 
-def claim(device: str, number: int = 1) -> None:
+def acquire_gpus(device: str, number: int = 1) -> None:
     """Take free places on GPUs until this job of a workflow ends,
     and let torch, not used yet, see these GPUs alone."""
     workflow = _workflow()

@@ -59,7 +59,7 @@ class Caption:
     tokens: list[str]
 
 
-class DrawnFrom(NamedTuple):
+class WebSample(NamedTuple):
     """A list of web pictures of which only those that draws need were asked for."""
 
     rows: int  #: of the list; image and caption ids of the training split are numbers of its rows
@@ -115,7 +115,7 @@ def write_corpus(
     dataset: str,
     kind: str,
     source_sha256: str,
-    drawn_from: DrawnFrom | None = None,
+    drawn_from: WebSample | None = None,
     upright: bool = False,
     complete: bool = False,
 ) -> None:
@@ -236,7 +236,7 @@ class _About:
     kind: str
     source_sha256: str
     split_hash: str
-    drawn_from: DrawnFrom | None = None
+    drawn_from: WebSample | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -21,7 +21,7 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedData, DataError
 from recap.core.files import reading, write_text
 from recap.core.hashing import value_hash
-from recap.data.corpus import Corpus, DrawnFrom
+from recap.data.corpus import Corpus, WebSample
 
 VALIDATION = "validation"  # the unit of the draw of a validation split
 
@@ -65,7 +65,7 @@ def draw_subset(
         ]
     else:
         draw = Draw(unit, fraction, seed)
-        chosen = first_survivors(units.tolist(), source.drawn_from, draw, dataset=source.dataset)
+        chosen = rows_with_pictures(units.tolist(), source.drawn_from, draw, dataset=source.dataset)
     if not chosen:
         raise DataError(
             f"subset {name!r}: a fraction of {fraction} of {len(units)} training {unit}s leaves "
@@ -114,7 +114,7 @@ class Draw:
 class WebDraws:
     """The draws from one list of a data set.
 
-    ``held_out``, ``seed`` and ``survival`` are those of `DrawnFrom`.
+    ``held_out``, ``seed`` and ``survival`` are those of `WebSample`.
     """
 
     held_out: int
@@ -127,14 +127,14 @@ def write_wanted(datasets: Mapping[str, WebDraws], *, rows: int, out: Path) -> N
     """Write the rows of a list that draws ask for: numbers from 0, one a line, ascending."""
     wanted = np.zeros(rows, bool)
     for name, web in datasets.items():
-        lines = DrawnFrom(rows, web.held_out, web.seed, web.survival)
+        lines = WebSample(rows, web.held_out, web.seed, web.survival)
         # The draws of one unit and seed are nested: the largest has all rows.
         largest = {
             (draw.unit, draw.seed): draw
             for draw in sorted(web.draws, key=lambda draw: draw.fraction)
         }
         for draw in (None, *largest.values()):
-            wanted[asked(lines, draw, dataset=name)] = True
+            wanted[rows_to_fetch(lines, draw, dataset=name)] = True
     _write_numbers(out, np.flatnonzero(wanted))
 
 
@@ -145,7 +145,7 @@ def _write_numbers(out: Path, numbers: np.ndarray) -> None:
 
 # the rows of the validation split, which every draw leaves out, and those of the last draw
 @lru_cache(maxsize=2)
-def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
+def rows_to_fetch(lines: WebSample, draw: Draw | None, *, dataset: str) -> list[int]:
     """Return the rows that are asked for because of a draw,
     in its order; without one, those for the validation split.
 
@@ -154,7 +154,7 @@ def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
     if draw is None:
         order = rank(range(lines.rows), dataset=dataset, unit=VALIDATION, seed=lines.seed)
     else:
-        others = np.setdiff1d(np.arange(lines.rows), asked(lines, None, dataset=dataset))
+        others = np.setdiff1d(np.arange(lines.rows), rows_to_fetch(lines, None, dataset=dataset))
         order = rank(others.tolist(), dataset=dataset, unit=draw.unit, seed=draw.seed)
         if draw.fraction == 1:
             return order
@@ -164,11 +164,11 @@ def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
     return order[: math.ceil((count + 3 * math.sqrt(count)) / lines.survival)]
 
 
-def first_survivors(
-    there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str
+def rows_with_pictures(
+    there: Collection[int], lines: WebSample, draw: Draw | None = None, *, dataset: str
 ) -> list[int]:
     """Return the rows of a draw (None: validation): the first of its order with a picture."""
-    order = asked(lines, draw, dataset=dataset)
+    order = rows_to_fetch(lines, draw, dataset=dataset)
     present = frozenset(there)
     count = _size(lines, draw)
     chosen = [row for row in order if row in present][:count]
@@ -186,7 +186,7 @@ def first_survivors(
     return chosen
 
 
-def _size(lines: DrawnFrom, draw: Draw | None) -> int:
+def _size(lines: WebSample, draw: Draw | None) -> int:
     return (
         lines.held_out if draw is None else subset_size(lines.rows - lines.held_out, draw.fraction)
     )

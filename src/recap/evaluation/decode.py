@@ -20,13 +20,13 @@ from recap.core.errors import ConfigError, DataError
 from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log, progress
+from recap.core.threads import prefetch
 from recap.data.caption_files import filled_captions
 from recap.data.corpus import Corpus
 from recap.data.datasets.coco import check_size
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.beam import Beams, beam_search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
-from recap.features.ahead import prefetch
 from recap.metrics.base import sanitize
 from recap.metrics.scores import evaluate_captions
 from recap.models.base import Captioner

@@ -26,7 +26,7 @@ from PIL.Image import Resampling
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
-from recap.features.ahead import alike
+from recap.core.threads import batched_by_key
 from recap.features.detectron import DETECTORS, build_released, built, load
 from recap.features.extraction import Encoder, describe
 from recap.features.pooled import tight_box
@@ -83,7 +83,7 @@ class _Detecting(Encoder):
 
     def batches(self, items: Iterator[Resized]) -> Iterator[list[Resized]]:
         """Yield up to ``batch_size`` pictures of one size."""
-        return alike(items, self.spec.batch_size, key=lambda picture: picture.size)
+        return batched_by_key(items, self.spec.batch_size, key=lambda picture: picture.size)
 
     def inputs(self, pictures: Sequence[Resized]) -> list[dict[str, Any]]:
         """Return what a model of detectron2 is given for pictures of one size, on its device."""

@@ -16,10 +16,10 @@ from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
+from recap.core.threads import map_in_threads, prefetch
 from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource
 from recap.data.subsets import read_used
-from recap.features.ahead import in_order, prefetch
 from recap.features.records import GRID, ImageFeatures
 from recap.features.write import Extract, FilesOf, Part, build_store
 from recap.plan.source import code_digest
@@ -228,11 +228,11 @@ def encoded(
         for group in groups:
             # Batches end with the group, so that their content
             # does not depend on where a killed job was resumed.
-            yield from encoder.batches(in_order(prepared, group, threads=threads))
+            yield from encoder.batches(map_in_threads(prepared, group, threads=threads))
 
     if encoder.side_by_side:
         records = chain.from_iterable(
-            in_order(lambda batch: list(encoder(batch)), batches(), threads=threads)
+            map_in_threads(lambda batch: list(encoder(batch)), batches(), threads=threads)
         )
     else:
         records = chain.from_iterable(map(encoder, prefetch(batches())))

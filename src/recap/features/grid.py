@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, FeatureError
-from recap.features.ahead import alike
+from recap.core.threads import batched_by_key
 from recap.features.backbones import TimmEncoder
 from recap.features.extraction import ExtractionJob, Pictures, encoded, extract, weights_file
 from recap.features.records import REGION, ImageFeatures
@@ -121,7 +121,7 @@ class Backbone(TimmEncoder):
 
     def batches(self, items: Iterator[Squares]) -> Iterator[list[Squares]]:
         """Yield ``batch_size`` images at a time."""
-        return alike(items, self.spec.batch_size)
+        return batched_by_key(items, self.spec.batch_size)
 
     def __call__(self, items: Sequence[Squares]) -> Iterator[ImageFeatures]:
         """Yield the features of images."""
@@ -293,7 +293,7 @@ class CropEncoder(TimmEncoder):
         super().__init__(spec, weights=weights, device=device)
         self._boxes = boxes
         if boxes is not None:
-            self.attributes = self.described({}, boxes_hash=boxes.made_by())
+            self.attributes = self.described({}, boxes_hash=boxes.extractor_hash())
 
     def prepare(self, image_id: int, views: Sequence[Image]) -> Cut:
         """Cut the boxes of a picture out of it."""
@@ -318,7 +318,7 @@ class CropEncoder(TimmEncoder):
 
     def batches(self, items: Iterator[Cut]) -> Iterator[list[Cut]]:
         """Yield pictures until they have ``batch_size`` crops."""
-        return alike(items, self.spec.batch_size, weight=lambda cut: len(cut.crops))
+        return batched_by_key(items, self.spec.batch_size, weight=lambda cut: len(cut.crops))
 
     def __call__(self, items: Sequence[Cut]) -> Iterator[ImageFeatures]:
         """Yield the features of several pictures, whose crops are encoded together."""

@@ -56,7 +56,7 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
         job,
         features,
         ids=ids,
-        attributes=describe(spec, cells_hash=cells.made_by(), **own),
+        attributes=describe(spec, cells_hash=cells.extractor_hash(), **own),
         streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
         files=lambda image_id: [cells.path],
         made_from=[sha256_file(path) for path in job.products],

@@ -217,7 +217,7 @@ class FeatureStore:
         """Return the shape of one array of the file, [rows of all images, ...]."""
         return self._mapped[f"{self._named(stream)}/{name}"].shape
 
-    def made_by(self) -> str:
+    def extractor_hash(self) -> str:
         """Return the hash of extractor, weights and type of numbers; other images keep it."""
         return value_hash({key: self.attributes[key] for key in _MADE_BY})
 

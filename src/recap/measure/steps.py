@@ -37,8 +37,8 @@ from recap.models.base import build_model
 from recap.models.compiled import compile_passes, is_compiled
 from recap.models.images import Images, InputSpec, Stream
 from recap.nn.fast import fixed_weights
-from recap.plan.amounts import StepInputs, StepShape
 from recap.plan.costs import StepCost
+from recap.plan.workload import StepInputs, StepShape
 from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical, Stage

@@ -8,9 +8,9 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.plan.amounts import Amounts
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import job_code
+from recap.plan.workload import Workload
 from recap.settings import ModelConfig
 
 # Of the right order, where the parameter files do not say;
@@ -30,11 +30,11 @@ def check_models(plan: RunPlan, cache: Path | None = None) -> None:
             noted = set(read_json(cache, list[str]))
         except RecapError as error:
             log.info(f"{error} (done now)")
-    amounts = Amounts(plan)
+    workload = Workload(plan)
     checked: set[str] = set()
     for run in plan.scored():
         config: ModelConfig = plan.get("models", run.model)
-        sizes = {name: stream.width for name, stream in amounts.streams(run).items()}
+        sizes = {name: stream.width for name, stream in workload.streams(run).items()}
         sizes = sizes or dict.fromkeys(config.example_streams, FEATURE_SIZE)
         ids = plan.get("datasets", run.dataset).vocabulary_ids or VOCABULARY_SIZE
         code = job_code("recap.models.base", config.kind)

@@ -73,8 +73,10 @@ def is_compiled(model: nn.Module) -> TypeGuard[Captioner[Any, Any]]:
     return "decode_words" in vars(model)
 
 
-def or_plain(model: nn.Module, function: Callable[[], Result], *, alone: bool) -> Result:
-    """Call a function; where it fails with compiled passes, say so, and call it again with plain
+def falling_back_to_eager(
+    model: nn.Module, function: Callable[[], Result], *, alone: bool
+) -> Result:
+    """Call a function; where it fails with compiled passes, say so, and call it again with eager
     ones.
 
     The second call draws the random numbers of the first. A process that is not alone stops: what

@@ -29,7 +29,7 @@ from recap.core.files import atomic_path
 from recap.core.log import log
 from recap.data.vocabulary import AnyVocabulary
 from recap.models.released import rename
-from recap.models.transformer import Past, extended
+from recap.models.transformer import LayerCache, with_cached
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.fast import Linear, product
 from recap.nn.layers import Dropout, FeedForward, Stack
@@ -65,15 +65,15 @@ class Gpt2Block(nn.Module):
                 d_model=d_model, d_hidden=d_feed_forward, activation="gelu_tanh", dropout=0.0
             )
 
-    def forward(self, x: Rows, self_mask: Tensor | None, past: Past | None = None) -> Rows:
+    def forward(self, x: Rows, self_mask: Tensor | None, past: LayerCache | None = None) -> Rows:
         """Apply the block; masks and `past` as of `recap.models.transformer.DecoderLayer`."""
         return self.after(self.attend(x, self_mask, past))
 
-    def attend(self, x: Rows, self_mask: Tensor | None, past: Past | None) -> Rows:
+    def attend(self, x: Rows, self_mask: Tensor | None, past: LayerCache | None) -> Rows:
         """Self-attention over the tokens so far, with its residual connection."""
         normed = x.map(self.attention_norm)
         attended = self.attention(
-            normed, extended(past, self.attention.key_value(normed)), attn_mask=self_mask
+            normed, with_cached(past, self.attention.key_value(normed)), attn_mask=self_mask
         )
         return x.like(self.dropout(x.values + attended.values))
 

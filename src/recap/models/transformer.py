@@ -25,7 +25,7 @@ from recap.models.state import PER_BEAM, KeyValueCache, Memory, MemoryT, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, fast
 from recap.nn.layers import Dropout, Residual, Stack, sinusoid_table
-from recap.nn.rows import PackedIndex, Rows, causal_mask, key_mask, needed
+from recap.nn.rows import PackedIndex, Rows, causal_mask, key_mask, none_if_all_true
 
 
 class EncoderLayer(nn.Module):
@@ -55,15 +55,15 @@ class EncoderLayer(nn.Module):
 
 
 @dataclass
-class Past:
+class LayerCache:
     """What one decoder layer knows of the tokens before, while a model decodes step by step."""
 
     cache: KeyValueCache  #: keys and values of all layers; layer: the number of this one
     layer: int
-    carried: Any = ()  #: what it returned beside the token before; at first `TokenLayer.begin`
+    layer_state: Any = ()  #: what it returned beside the token before; at first `TokenLayer.begin`
 
 
-def extended(past: Past | None, key_value: KeyValue) -> KeyValue:
+def with_cached(past: LayerCache | None, key_value: KeyValue) -> KeyValue:
     """Append the newest token's keys and values,
     and return those of all, to be attended to under `cache.mask`.
 
@@ -99,7 +99,7 @@ class TokenLayer(nn.Module, ABC):
         image: Any,
         self_mask: Tensor | None,
         cross_mask: Any,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         below: Any = (),
     ) -> tuple[Rows, Any]:
         """Apply the layer to all tokens of captions, or, after those of `past`, to one more of
@@ -110,7 +110,7 @@ class TokenLayer(nn.Module, ABC):
         cache of `past`.
 
         The second result is what the layer remembers beside keys and values: the layer above gets
-        it as `below`, and the layer itself at the next token as `past.carried`. It is made of
+        it as `below`, and the layer itself at the next token as `past.layer_state`. It is made of
         tensors [B, C, ...] in (named) tuples, which follow their beam; () if it is nothing.
         """
 
@@ -142,7 +142,7 @@ class DecoderLayer(TokenLayer):
         image: Any,
         self_mask: Tensor | None,
         cross_mask: Any,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         below: Any = (),
         **others: Any,
     ) -> tuple[Rows, Any]:
@@ -156,11 +156,11 @@ class DecoderLayer(TokenLayer):
         return x.like(self.around_feed_forward(y, self.feed_forward)), ()
 
     def self_attend(
-        self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any
+        self, x: Rows, attn_mask: Tensor | None, past: LayerCache | None, **others: Any
     ) -> Rows:
         """Attend to the tokens so far."""
         return self.attention(
-            x, extended(past, self.attention.key_value(x)), attn_mask=attn_mask, **others
+            x, with_cached(past, self.attention.key_value(x)), attn_mask=attn_mask, **others
         )
 
 
@@ -173,7 +173,7 @@ class TransformerState(State[MemoryT]):
 
     cache: KeyValueCache = field(metadata=PER_BEAM)  #: keys and values of the tokens
     #: what each layer remembers of them beside these, see `TokenLayer.forward`
-    carried: tuple[Any, ...] = field(metadata=PER_BEAM)
+    layer_states: tuple[Any, ...] = field(metadata=PER_BEAM)
     image: tuple[Any, ...]  #: what each layer attends to in the image
 
 
@@ -196,7 +196,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         `cache` is that of decoding, None under teacher forcing. Masks are broadcastable to [B, C,
         T, T] (or [B, C, 1, S] of the cache) and to what the layers expect of the image.
         """
-        return own_mask(x, cache), needed(key_mask(memory.mask))
+        return own_mask(x, cache), none_if_all_true(key_mask(memory.mask))
 
     def build_decoder(
         self,
@@ -288,7 +288,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         return TransformerState(
             memory,
             cache=KeyValueCache.empty(len(memory.values), len(layers), memory.values.device),
-            carried=tuple(layer.begin(memory.values) for layer in layers),
+            layer_states=tuple(layer.begin(memory.values) for layer in layers),
             image=tuple(layer.image(memory) for layer in layers),
         )
 
@@ -307,11 +307,13 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         )  # made there: no copy, no wait
         x = Rows(self.embed(tokens[..., None], here))  # [B, C, 1, D]
         self_mask, cross_mask = self.masks(x, state.memory, cache)
-        carried: list[Any] = []
+        layer_states: list[Any] = []
         below: Any = ()
         for index, layer in enumerate(self.layers):
-            past = Past(cache, index, state.carried[index])
+            past = LayerCache(cache, index, state.layer_states[index])
             x, below = layer(x, state.image[index], self_mask, cross_mask, past, below)
-            carried.append(below)
-        after = replace(state, position=state.position + 1, cache=cache, carried=tuple(carried))
+            layer_states.append(below)
+        after = replace(
+            state, position=state.position + 1, cache=cache, layer_states=tuple(layer_states)
+        )
         return self.log_probabilities(self.norm(x.values[:, :, 0])), after

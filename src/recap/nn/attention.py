@@ -19,7 +19,15 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from recap.nn.fast import Linear, fast
 from recap.nn.layers import Dropout
-from recap.nn.rows import MASKED_SCORE, Rows, fold, fold_keys, fold_mask, is_causal, unfold
+from recap.nn.rows import (
+    MASKED_SCORE,
+    Rows,
+    captions_to_queries,
+    is_causal,
+    keys_for_queries,
+    mask_for_queries,
+    queries_to_captions,
+)
 
 # each [B, C or 1, H, N, K]; C is 1 where the captions of an image share them
 KeyValue = tuple[Tensor, Tensor]
@@ -124,18 +132,18 @@ class DotProductAttention(Attention):
     ) -> Tensor:
         """Q of `query_heads`, keys and values of `key_value` -> [B, C, H, T, K]; see `forward`."""
         captions = q.shape[1]
-        k, v, shared = fold_keys(key_value, captions)
-        rows = fold(q, shared)  # [B', H, R, K]
+        k, v, shared = keys_for_queries(key_value, captions)
+        rows = captions_to_queries(q, shared)  # [B', H, R, K]
         mask = (
             None
             if attn_mask is None
-            else fold_mask(attn_mask, (len(q), captions, q.shape[3]), shared)
+            else mask_for_queries(attn_mask, (len(q), captions, q.shape[3]), shared)
         )
         if attn_bias is not None:
-            bias = fold(attn_bias, shared)  # [B', H, R, N]
+            bias = captions_to_queries(attn_bias, shared)  # [B', H, R, N]
             mask = bias if mask is None else bias.masked_fill(~mask, MASKED_SCORE)
         if not self.weights.hooked and not (self.training and self.dropout.p):
-            return unfold(attended(rows, k, v, mask), captions, shared)
+            return queries_to_captions(attended(rows, k, v, mask), captions, shared)
         scores = rows / math.sqrt(k.shape[-1]) @ k.mT
         if mask is not None:
             scores = (
@@ -143,8 +151,9 @@ class DotProductAttention(Attention):
                 if mask.dtype == torch.bool
                 else scores + mask
             )
-        weights = self.weights(unfold(scores.softmax(-1), captions, shared))
-        return unfold(fold(self.dropout(weights), shared) @ v, captions, shared)
+        weights = self.weights(queries_to_captions(scores.softmax(-1), captions, shared))
+        dropped = captions_to_queries(self.dropout(weights), shared)
+        return queries_to_captions(dropped @ v, captions, shared)
 
     def forward(
         self,

@@ -1,7 +1,8 @@
 """Vectors of captions as one value, padded or packed:
 what acts on each vector alone need not know which; and masks.
 
-Captions that share the keys of their image are query rows against them (`fold`): no key is copied.
+Captions that share the keys of their image are query rows against them (`captions_to_queries`):
+no key is copied.
 A mask of attention is boolean, True = may attend, and broadcasts to [B, C, T, N]; the caller of an
 attention builds it, None masks nothing.
 """
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 P = ParamSpec("P")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 MASKED_SCORE = -1e9  # of masked positions; finite, so that a fully masked row does not become NaN
 
 
@@ -131,7 +132,7 @@ class Rows:
         return self.like(merged if self.index is None else self.index.pack(merged))
 
 
-def fold(x: Tensor, shared: bool) -> Tensor:
+def captions_to_queries(x: Tensor, shared: bool) -> Tensor:
     """Bring rows to the batch axis of the keys: [B, C, H, T, K] -> [B', H, R, K].
 
     Keys that the captions of an image share are not copied for them: the captions become R = C * T
@@ -140,14 +141,16 @@ def fold(x: Tensor, shared: bool) -> Tensor:
     return x.transpose(1, 2).flatten(2, 3) if shared else x.flatten(0, 1)
 
 
-def unfold(x: Tensor, captions: int, shared: bool) -> Tensor:
-    """Undo `fold`: [B', H, R, K] -> [B, C, H, T, K]."""
+def queries_to_captions(x: Tensor, captions: int, shared: bool) -> Tensor:
+    """Undo `captions_to_queries`: [B', H, R, K] -> [B, C, H, T, K]."""
     return (
         x.unflatten(2, (captions, -1)).transpose(1, 2) if shared else x.unflatten(0, (-1, captions))
     )
 
 
-def fold_keys(key_value: tuple[Tensor, Tensor], captions: int) -> tuple[Tensor, Tensor, bool]:
+def keys_for_queries(
+    key_value: tuple[Tensor, Tensor], captions: int
+) -> tuple[Tensor, Tensor, bool]:
     """Keys and values [B, C or 1, H, N, K] -> [B', H, N, K], and whether C captions share them."""
     key, value = key_value
     if key.shape[1] < captions:
@@ -155,9 +158,9 @@ def fold_keys(key_value: tuple[Tensor, Tensor], captions: int) -> tuple[Tensor, 
     return key.flatten(0, 1), value.flatten(0, 1), False
 
 
-def fold_mask(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor:
+def mask_for_queries(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor:
     """Bring a mask of rows of shape B, C, T,
-    broadcastable to [B, C, T, N], to folded rows: [B', 1, R or 1, N].
+    broadcastable to [B, C, T, N], to the queries of `captions_to_queries`: [B', 1, R or 1, N].
 
     A mask of all captions, [1, 1, T, N], stays as it is.
     """
@@ -175,20 +178,20 @@ def shared_product(rows: Tensor, keys: Tensor) -> Tensor:
     """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], shared keys not copied."""
     if keys.shape[1] == rows.shape[1]:
         return rows @ keys
-    return unfold(fold(rows, True) @ keys[:, 0], rows.shape[1], True)
+    return queries_to_captions(captions_to_queries(rows, True) @ keys[:, 0], rows.shape[1], True)
 
 
-def constant(make: Callable[P, Made]) -> Callable[P, Made]:
+def constant(make: Callable[P, Result]) -> Callable[P, Result]:
     """Let a function of sizes and a device return the same tensors, unless compiled."""
 
     @cache
-    def once(*sizes: Any) -> Made:
+    def once(*sizes: Any) -> Result:
         # a tensor made in that mode could not take part in a later training
         with torch.inference_mode(False):
             return make(*sizes)  # type: ignore[call-arg]
 
     @wraps(make)
-    def call(*sizes: Any) -> Made:
+    def call(*sizes: Any) -> Result:
         return make(*sizes) if torch.compiler.is_compiling() else once(*sizes)  # type: ignore[call-arg]
 
     return call  # type: ignore[return-value]
@@ -221,11 +224,11 @@ def key_mask(mask: Tensor) -> Tensor:
     return mask[:, None, None] if mask.dim() == 2 else mask[:, :, None]
 
 
-def needed(mask: Tensor) -> Tensor | None:
+def none_if_all_true(mask: Tensor) -> Tensor | None:
     """Return the mask, or None if it hides nothing, which saves its use."""
-    return None if asks(mask) and bool(mask.all()) else mask
+    return None if is_free_to_read(mask) and bool(mask.all()) else mask
 
 
-def asks(mask: Tensor) -> bool:
-    """Return whether to ask if a mask hides anything, which would stall a GPU."""
+def is_free_to_read(mask: Tensor) -> bool:
+    """Return whether a mask's values can be read at no cost: reading them would stall a GPU."""
     return mask.device.type == "cpu" and not torch.compiler.is_compiling()

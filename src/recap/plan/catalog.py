@@ -97,7 +97,7 @@ def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
         }
     }
     features = plan.feature_names(row.features)
-    cells = [plan.get("features", name).made_from().get("cells") for name in features]
+    cells = [plan.get("features", name).input_features().get("cells") for name in features]
     weights = plan.get("models", row.model).pretrained_weights() or ""
     parts = [
         ("datasets", row.dataset),

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, Positive
 
 from recap.core.documents import read_json
 from recap.core.errors import ConfigError
-from recap.plan.amounts import Amounts, StepShape, Work
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.workload import StepShape, Work, Workload
 from recap.settings.base import Strict
 
 TABLE = "measured_steps.json"  # in `params/`: the project's own
@@ -81,7 +81,7 @@ class Cost:
     weights: int  #: bytes
 
 
-class Costs(Amounts):
+class Costs(Workload):
     """The costs of one plan, by steps that were measured.
 
     Of the machine that they were measured on, or of a GPU that computes `tflops` x 10^12 operations

@@ -21,7 +21,7 @@ from recap.settings.recipes import (
     RunSpec,
     SelfCriticalRun,
 )
-from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
+from recap.settings.specs import ClaimsSpec, ComparedTable, PrintedTable
 from recap.settings.tables import RUN_COLUMNS, Check, Claim, ClaimsFile
 
 CLAIMS_FILE = "claims.yaml"  # in the folder of a paper
@@ -218,7 +218,7 @@ def _checks(claims: Iterable[Claim]) -> list[Check]:
     return list(chain.from_iterable(claim.checks for claim in claims))
 
 
-def planned_claims(plan: RunPlan) -> JudgedClaims | None:
+def planned_claims(plan: RunPlan) -> ClaimsSpec | None:
     """Return the claims of the papers whose tables a plan makes.
 
     None where it makes none of them.
@@ -229,7 +229,7 @@ def planned_claims(plan: RunPlan) -> JudgedClaims | None:
         if set(tables_of(of_paper)) & set(plan.tables):
             check_claims(plan.params, paper, of_paper)
             claims += of_paper
-    return _judged(plan, claims) if claims else None
+    return _claims_spec(plan, claims) if claims else None
 
 
 def check_claims(params: Path, paper: str, claims: Iterable[Claim]) -> None:
@@ -259,7 +259,7 @@ def _check_names(check: Check, name: str, table: TableFile) -> None:
 
 def paper_claims(
     params: Path, paper: str, *, scale: str | None, results: Path
-) -> tuple[JudgedClaims, Path]:
+) -> tuple[ClaimsSpec, Path]:
     """Return claims of a paper at a scale (default: first with scores), and its scores' folder."""
     claims = read_claims(params, paper)
     check_claims(params, paper, claims)
@@ -276,12 +276,12 @@ def paper_claims(
     planned = profile_tables(params, profile)
     tables = [name for name in tables_of(claims) if name in planned]
     if not tables:
-        return JudgedClaims(scale=profile.scale or "", claims=claims, tables={}), scores
+        return ClaimsSpec(scale=profile.scale or "", claims=claims, tables={}), scores
     alone = profile.model_copy(update={"tables": tables, "figures": [], "studies": []})
-    return _judged(RunPlan(alone, params), claims), scores
+    return _claims_spec(RunPlan(alone, params), claims), scores
 
 
-def _judged(plan: RunPlan, claims: list[Claim]) -> JudgedClaims:
+def _claims_spec(plan: RunPlan, claims: list[Claim]) -> ClaimsSpec:
     names = [name for name in tables_of(claims) if name in plan.tables]
     tables = {
         name: ComparedTable(table=plan.tables[name], seeds=plan.seeds[name]) for name in names
@@ -293,6 +293,4 @@ def _judged(plan: RunPlan, claims: list[Claim]) -> JudgedClaims:
         printed[name] = PrintedTable(
             stage=table.defaults.stage or Row.model_fields["stage"].default, rows=rows
         )
-    return JudgedClaims(
-        scale=plan.profile.scale or "", claims=claims, tables=tables, printed=printed
-    )
+    return ClaimsSpec(scale=plan.profile.scale or "", claims=claims, tables=tables, printed=printed)

@@ -21,7 +21,7 @@ How = Literal["fetch", "unpack", "hand", "hub"]
 
 
 @dataclass(frozen=True)
-class Requirement:
+class MissingFile:
     """An outside file or folder that is missing and that something still to be made needs."""
 
     #: where it must be; for the hub ``hub:OWNER/NAME``, with ``@REVISION`` where one is pinned
@@ -33,13 +33,13 @@ class Requirement:
     #: by the workflow from the network or from an archive,
     #: by a person, or by a job from the hub's cache
     how: How
-    #: for `unpack`, the archive; if that is missing, it is a requirement, too
+    #: for `unpack`, the archive; if that is missing, it is listed, too
     archive: OutsideFile | None = None
     #: of a list of pictures of the open web: what is fetched, the TSV by its path
     pictures: WebPictures | None = None
 
 
-def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Requirement]:
+def missing_files(paths: Paths, model: ModelConfig | None = None) -> list[MissingFile]:
     """Return what a plan still needs, each once.
 
     A `model` that is trained here takes the place of the runs'.
@@ -51,12 +51,12 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
     for name in plan.datasets():
         for file, each in plan.get("datasets", name).web_pictures().items():
             pictures[paths.outside(file)] = replace(each, tsv=paths.outside(each.tsv))
-    missing: dict[str, Requirement] = {}
-    from_hub: dict[str, Requirement] = {}
+    missing: dict[str, MissingFile] = {}
+    from_hub: dict[str, MissingFile] = {}
     for path, named_by in _wanted(paths, model):
         if path.startswith(HUB):
             entry = listed.get(path.partition("@")[0].replace(HUB, "hub/", 1))
-            from_hub[path] = Requirement(path, named_by, entry, "hub")
+            from_hub[path] = MissingFile(path, named_by, entry, "hub")
         elif not Path(path).exists():
             needed = _missing(path, named_by, plan.profile.inputs, listed, pictures.get(path))
             missing[path] = needed
@@ -65,7 +65,7 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
             place = paths.outside(archive.name)
             if not Path(place).exists():
                 how: How = "fetch" if archive.urls else "hand"
-                missing.setdefault(place, Requirement(place, versions.name, archive, how))
+                missing.setdefault(place, MissingFile(place, versions.name, archive, how))
     return [*missing.values(), *from_hub.values()]
 
 
@@ -75,7 +75,7 @@ def _missing(
     inputs: str,
     listed: Mapping[str, OutsideFile],
     pictures: WebPictures | None,
-) -> Requirement:
+) -> MissingFile:
     """Return how a file that is not there comes here."""
     file = Path(path)
     name = (file.relative_to(inputs) if file.is_relative_to(inputs) else file).as_posix()
@@ -86,25 +86,25 @@ def _missing(
         how = "unpack"
     elif pictures or (entry and entry.urls and entry.name == name):
         how = "fetch"
-    return Requirement(path, named_by, entry, how, archive, pictures)
+    return MissingFile(path, named_by, entry, how, archive, pictures)
 
 
 def _wanted(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str, str]]:
     """Yield the outside files and names of the hub of products that are still to be made."""
-    for product, named_by, needs in _needs(paths, model):
+    for product, named_by, needs in _named_files(paths, model):
         if product is None or not Path(product).exists():
             for path in needs:
                 yield path, named_by
 
 
-Need = tuple[str | None, str, Iterable[str]]
+NamedFiles = tuple[str | None, str, Iterable[str]]
 
 
-def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[Need]:
+def _named_files(paths: Paths, model: ModelConfig | None) -> Iterator[NamedFiles]:
     """Yield products of the plan, each with a parameter file
     and the outside files and names of the hub in it."""
     plan = paths.plan
-    yield from _of_datasets(paths)
+    yield from _dataset_files(paths)
     for store in used_stores(plan):
         needs = list(paths.outside_files("features", store.features))
         if hub := plan.get("features", store.features).hub():
@@ -112,7 +112,7 @@ def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[Need]:
         yield paths.store(store.dataset, store.features), f"features/{store.features}.yaml", needs
     for scored in plan.scored():
         for run in scored.parts():
-            yield from _of_weights(paths, run, model)
+            yield from _weight_files(paths, run, model)
     for figure in plan.model_figures:
         needs = [paths.outside(name) for name in figure.settings.texts()]
         for file in figure.files:
@@ -122,7 +122,7 @@ def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[Need]:
         yield paths.scores(each)[-1], f"tables/{each.table}.yaml", needs
 
 
-def _of_datasets(paths: Paths) -> Iterator[Need]:
+def _dataset_files(paths: Paths) -> Iterator[NamedFiles]:
     names = paths.plan.datasets()
     for name in names:
         product = paths.of_dataset(name, "corpus.parquet")
@@ -135,7 +135,7 @@ def _of_datasets(paths: Paths) -> Iterator[Need]:
         yield paths.of_dataset(name, "vocabulary.json"), f"datasets/{name}.yaml", needs
 
 
-def _of_weights(paths: Paths, run: Run, model: ModelConfig | None) -> Iterator[Need]:
+def _weight_files(paths: Paths, run: Run, model: ModelConfig | None) -> Iterator[NamedFiles]:
     """Yield the pretrained weights that a run begins with, if any."""
     plan = paths.plan
     source = (model or plan.get("models", run.model)).pretrained_weights() or ""
@@ -149,7 +149,7 @@ def _of_weights(paths: Paths, run: Run, model: ModelConfig | None) -> Iterator[N
         yield product, f"models/{run.model}.yaml", needs
 
 
-def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
+def refuse_missing(needed: Sequence[MissingFile], paths: Paths) -> None:
     """Refuse a plan of whose missing files some are made by no rule, after a line about each."""
     missing, profile = [each for each in needed if each.how != "hub"], paths.plan.profile
     first = next((each for each in missing if each.how == "hand" or not profile.fetch), None)
@@ -169,7 +169,7 @@ def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
     )
 
 
-def line(needed: Requirement) -> str:
+def line(needed: MissingFile) -> str:
     """Return one line about a missing file: path, who names it, origin, bytes, license."""
     entry = needed.entry
     if needed.how == "hub":

@@ -177,7 +177,7 @@ def used_stores(plan: RunPlan) -> list[Run]:
         folder = plan.same_pictures(run.dataset)
         if (folder, run.features) not in stores:
             stores[folder, run.features] = replace(run, dataset=folder)
-            todo += [replace(run, features=name) for name in made_from(plan, run.features)]
+            todo += [replace(run, features=name) for name in input_features(plan, run.features)]
     return list(stores.values())
 
 
@@ -191,13 +191,13 @@ def sources(plan: RunPlan, features: str) -> set[str]:
     """Return the features of a run, with those whose boxes or cells they are made from."""
     todo = list(plan.feature_names(features))
     for name in todo:
-        todo += [each for each in made_from(plan, name) if each not in todo]
+        todo += [each for each in input_features(plan, name) if each not in todo]
     return set(todo)
 
 
-def made_from(plan: RunPlan, features: str) -> list[str]:
+def input_features(plan: RunPlan, features: str) -> list[str]:
     """Return the features whose boxes or cells features are made from."""
-    return list(plan.get("features", features).made_from().values())
+    return list(plan.get("features", features).input_features().values())
 
 
 def reading_runs(plan: RunPlan, store: Run) -> list[Run]:

@@ -396,7 +396,7 @@ def _lacking(products: Iterable[str], dataset: Any) -> str | None:
 def _check_features(name: str, dataset: str, get: Get) -> None:
     """Refuse features that cannot be made of a data set."""
     features = get("features", name)
-    boxes = features.made_from().get("boxes")
+    boxes = features.input_features().get("boxes")
     if boxes is not None and not get("features", boxes).has_boxes:
         classes = FEATURES.classes().items()
         kinds = [kind for kind, each in classes if getattr(each, "has_boxes", False)]

@@ -60,7 +60,7 @@ DIGESTS: dict[Key, str] = {}
 
 def identities(params: Path) -> dict[str, Any]:
     """Return hashes of parameter files, digests of jobs and metrics,
-    and the `neutral` defaults that no hash holds."""
+    and the defaults that no hash holds."""
     parameters = {}
     for section in _OF_RUNS:
         for name in names(params, section):
@@ -73,12 +73,12 @@ def identities(params: Path) -> dict[str, Any]:
             for kind in sorted(MODELS.classes())
         },
         "metrics": {name: code_digest(METRICS.target(name)) for name in sorted(METRICS.names())},
-        "neutral": neutral_keys(),
+        "neutral": keys_omitted_at_default(),
     }
 
 
-def neutral_keys() -> dict[str, Any]:
-    """Return the default of every neutral key: ``Recipe.processes`` -> 1."""
+def keys_omitted_at_default() -> dict[str, Any]:
+    """Return the default of every key of `omitted_at_default`: ``Recipe.processes`` -> 1."""
     import_module("recap.settings.specs")  # its classes have such keys, too
     kinds: list[type[Strict]] = [Strict]
     for kind in kinds:
@@ -111,8 +111,8 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
             hashes = {}
             for place, own in before.items():
                 content = [own]
-                for name, meant, outside in _meanings(place):
-                    digests = ",".join(before.get(each, "") for each in meant)
+                for name, definitions, outside in _resolved_names(place):
+                    digests = ",".join(before.get(each, "") for each in definitions)
                     content.append(f"{name}={digests}{outside}")
                 hashes[place] = content_hash(content)
         DIGESTS[key] = content_hash(sorted(set(hashes.values())))[:16]
@@ -126,7 +126,7 @@ def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place
     left_out = (*MACHINERY, *without)
     todo: list[Place] = []
     for module, _, name in (start.partition(":") for start in (*starts, *without)):
-        places = _meant(module, name) if name else _all_of(module)
+        places = _resolve_name(module, name) if name else _all_of(module)
         if name and not places:
             raise LookupError(f"there is no {name!r} in module {module!r}")
         todo += places
@@ -138,7 +138,7 @@ def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place
         reached_places.add(place)
         own = _definition(place)
         for read in (*own.names, *own.types):
-            todo += _meant(module, read)
+            todo += _resolve_name(module, read)
         if name and "" in _parsed(module).definitions:
             todo.append((module, ""))
     return reached_places
@@ -153,21 +153,21 @@ def _definition(place: Place) -> Definition:
 
 
 @cache
-def _meanings(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
+def _resolved_names(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
     """Return what names in a definition mean: definitions, or imports as ``math.floor``."""
     module, _ = place
     meanings = []
     for name in sorted(_definition(place).names):
         first, dot, rest = name.partition(".")
         dotted = _parsed(module).imports.get(first, [first])[0] + dot + rest
-        meant = _meant(module, name)
-        outside = "" if meant or dotted.startswith(f"{_PACKAGE.name}.") else dotted
-        meanings.append((name.rpartition(".")[2], meant, outside))
+        definitions = _resolve_name(module, name)
+        outside = "" if definitions or dotted.startswith(f"{_PACKAGE.name}.") else dotted
+        meanings.append((name.rpartition(".")[2], definitions, outside))
     return meanings
 
 
 @cache
-def _meant(module: str, name: str) -> tuple[Place, ...]:
+def _resolve_name(module: str, name: str) -> tuple[Place, ...]:
     """Return the definitions that a name in a module may mean.
 
     None for built-ins, arguments and other packages.
@@ -177,11 +177,11 @@ def _meant(module: str, name: str) -> tuple[Place, ...]:
         return ((module, first),)
     places: list[Place] = []
     for target in _parsed(module).imports.get(first, []):
-        places += _at(f"{target}.{rest}" if rest else target, module)
+        places += _definitions_at(f"{target}.{rest}" if rest else target, module)
     return tuple(places)
 
 
-def _at(dotted: str, origin: str) -> Sequence[Place]:
+def _definitions_at(dotted: str, origin: str) -> Sequence[Place]:
     """Return the definitions at ``recap.nn.rows.causal_mask``; at a module, all of it."""
     parts = dotted.split(".")
     if parts[0] not in (_PACKAGE.name, origin.partition(".")[0]):
@@ -189,7 +189,7 @@ def _at(dotted: str, origin: str) -> Sequence[Place]:
     for length in range(len(parts), 0, -1):
         module, rest = ".".join(parts[:length]), ".".join(parts[length:])
         if module_file(module) is not None:
-            return _meant(module, rest) if rest else _all_of(module)
+            return _resolve_name(module, rest) if rest else _all_of(module)
     return []
 
 
@@ -246,7 +246,7 @@ def _parsed(name: str) -> Module:
 def _computes_nothing(node: ast.stmt) -> bool:
     """Return whether a statement imports, is for types alone, or logs."""
     if isinstance(node, ast.If):
-        return (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
+        return (_dotted_name(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
     return isinstance(node, ast.Import | ast.ImportFrom) or _is_message(node)
 
 
@@ -254,18 +254,18 @@ def _define(module: Module, node: ast.stmt, *, in_settings: bool) -> None:
     """Add a top-level statement to the definitions of the names that it binds."""
     names: set[str] = set()
     types: set[str] = set()
-    content = _plain(node, names, types)
+    content = _hashed_content(node, names, types)
     if in_settings and isinstance(node, ast.ClassDef):
         node.body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
-        content = _plain(node, set(), set())
-    for defined in _bound(node) or {""}:
+        content = _hashed_content(node, set(), set())
+    for defined in _bound_names(node) or {""}:
         own = module.definitions.setdefault(defined, Definition())
         own.hashes.append(content_hash(content))
         own.names |= names
         own.types |= types
 
 
-def _bound(node: ast.stmt) -> set[str]:
+def _bound_names(node: ast.stmt) -> set[str]:
     """Return the names that a statement binds: an ``if`` those of all that is below it."""
     bound = set()
     for each in [node] if isinstance(node, _NAMED) else ast.walk(node):
@@ -291,34 +291,34 @@ def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
     return {local: sorted(targets) for local, targets in imports.items()}
 
 
-def _plain(node: object, names: set[str], types: set[str]) -> object:
+def _hashed_content(node: object, names: set[str], types: set[str]) -> object:
     """Return a tree as nested lists of what it computes; add its reads to `names` and `types`."""
     if isinstance(node, list):
         body = _without_docstring(node)
-        return [_plain(each, names, types) for each in body if not _is_message(each)]
+        return [_hashed_content(each, names, types) for each in body if not _is_message(each)]
     if isinstance(node, str) and _TARGET.fullmatch(node):  # where something is, not what it is
         return "target"
     if not isinstance(node, ast.AST):
         return [type(node).__name__, repr(node)]
     # without the words of the error
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        return ["Raise", _plain(node.exc.func, names, types)]
+        return ["Raise", _hashed_content(node.exc.func, names, types)]
     if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has empty parts in it
         node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
-    if (chain := _chain(node)) is not None:
+    if (chain := _dotted_name(node)) is not None:
         names.add(chain)
         names = set()  # of `masks.causal`, not `masks`
-    return [type(node).__name__, _plain_fields(node, names, types)]
+    return [type(node).__name__, _hashed_fields(node, names, types)]
 
 
-def _plain_fields(node: ast.AST, names: set[str], types: set[str]) -> list[object]:
+def _hashed_fields(node: ast.AST, names: set[str], types: set[str]) -> list[object]:
     content: list[object] = []
     for key in node._fields:
         value = getattr(node, key, None)
         if key in ("annotation", "returns"):
-            _plain(value, types, types)
+            _hashed_content(value, types, types)
         elif key not in _COMPUTES_NOTHING and value not in (None, []):
-            content.append([key, _plain(value, names, types)])
+            content.append([key, _hashed_content(value, names, types)])
     return content
 
 
@@ -335,15 +335,15 @@ def _is_message(node: object) -> bool:
     return (
         isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
-        and _chain(call.func.value) == "log"
+        and _dotted_name(call.func.value) == "log"
     )
 
 
-def _chain(node: object) -> str | None:
+def _dotted_name(node: object) -> str | None:
     """Return ``a.b.c`` of a name and its attributes; None for all else."""
     if isinstance(node, ast.Name):
         return node.id
-    base = _chain(node.value) if isinstance(node, ast.Attribute) else None
+    base = _dotted_name(node.value) if isinstance(node, ast.Attribute) else None
     return f"{base}.{node.attr}" if base is not None and isinstance(node, ast.Attribute) else None
 
 

@@ -24,7 +24,7 @@ from recap.data.vocabulary import AnyVocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner, build_model
 from recap.models.images import InputSpec
-from recap.runs.inputs import joint_maker
+from recap.runs.inputs import joint_extractor_hash
 from recap.settings import Execution, Model, ModelConfig
 from recap.settings.params import read_mapping, validate
 
@@ -215,7 +215,7 @@ def check_inputs(
     # Of features that others made, a store records the files alone,
     # and those of `other_pictures` lie in other files.
     made_from = _made_from(run)
-    maker = joint_maker(stores) if stores else None
+    maker = joint_extractor_hash(stores) if stores else None
     of_others = [
         store.attributes["weights_sha256"] == "unknown"
         or "boxes_hash" in store.attributes["extractor"]

@@ -66,7 +66,7 @@ class FeatureSources:
         self.sizes: Mapping[str, int] = {
             name: store.shape(name)[1] for name, store in self._store_of.items()
         }
-        self.made_by = joint_maker(self.stores)
+        self.extractor_hash = joint_extractor_hash(self.stores)
         self._streams: Sequence[str] = [self.stores[0].stream]
         self._boxes: set[str] = set()
 
@@ -104,7 +104,11 @@ class FeatureSources:
         wanted = np.unique(np.array(image_ids, np.int64)).tolist()
         digests = [store.digests[store.positions(wanted)] for store in self.stores]
         return value_hash(
-            [self.made_by, wanted, [hashlib.sha256(each.tobytes()).hexdigest() for each in digests]]
+            [
+                self.extractor_hash,
+                wanted,
+                [hashlib.sha256(each.tobytes()).hexdigest() for each in digests],
+            ]
         )
 
     def read(self, image_ids: Sequence[int], *, with_boxes: bool = False) -> Images:
@@ -127,9 +131,9 @@ def boxed_streams(model: Captioner, inputs: InputSpec) -> Sequence[str]:
     return model.reads_boxes
 
 
-def joint_maker(stores: Sequence[FeatureStore]) -> str:
+def joint_extractor_hash(stores: Sequence[FeatureStore]) -> str:
     """Return a hash of what made several stores, whichever images they hold."""
-    makers = [store.made_by() for store in stores]
+    makers = [store.extractor_hash() for store in stores]
     return makers[0] if len(makers) == 1 else value_hash(makers)
 
 

@@ -18,7 +18,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
 
 
-def neutral(default: Any, **options: Any) -> Any:
+def omitted_at_default(default: Any, **options: Any) -> Any:
     """Return a field that specs and identities leave out while it has its default.
 
     Every optional key that is added to a class whose runs may be finished somewhere is declared so:
@@ -105,7 +105,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def refuse(when: Callable[[Any], Any], sentence: str) -> Any:
+def reject_if(when: Callable[[Any], Any], sentence: str) -> Any:
     """Return a validator that refuses settings of which ``when`` is true.
 
     ``{key}`` in the sentence is a value.
@@ -119,20 +119,23 @@ def refuse(when: Callable[[Any], Any], sentence: str) -> Any:
     return model_validator(mode="after")(check)
 
 
-def together(key: str, *, when: tuple[str, Any], needed: bool = True) -> Any:
-    """Return a validator: a key is set only where another has a value (``needed``: and always)."""
+def only_with(key: str, *, when: tuple[str, Any], required: bool = True) -> Any:
+    """Return a validator: a key is set only where another has a value.
+
+    With ``required`` it is always set there.
+    """
     other, value = when
 
     def differ(settings: Any) -> bool:
         fits, is_set = getattr(settings, other) == value, _is_set(settings, key)
-        return is_set and not fits or needed and fits and not is_set
+        return is_set and not fits or required and fits and not is_set
 
-    return refuse(differ, f"`{key}` goes with {other} {value!r}, and with no other")
+    return reject_if(differ, f"`{key}` goes with {other} {value!r}, and with no other")
 
 
 def exactly_one(*keys: str) -> Any:
     """Return a validator: one of some keys is set, and no other of them."""
-    return refuse(
+    return reject_if(
         lambda settings: _number_set(settings, keys) != 1, f"give one of `{'`, `'.join(keys)}`"
     )
 
@@ -140,7 +143,7 @@ def exactly_one(*keys: str) -> Any:
 def all_or_none(*keys: str) -> Any:
     """Return a validator: some keys are set together."""
     wrong = range(1, len(keys))
-    return refuse(
+    return reject_if(
         lambda settings: _number_set(settings, keys) in wrong,
         f"give all or none of `{'`, `'.join(keys)}`",
     )

@@ -18,8 +18,8 @@ from recap.settings.base import (
     OutsideFile,
     Strict,
     all_or_none,
-    neutral,
-    refuse,
+    omitted_at_default,
+    reject_if,
 )
 from recap.settings.kinds import Registry
 
@@ -174,7 +174,7 @@ Dataset = Annotated[DatasetConfig, DATASETS]
 class PublishedDataset(DatasetConfig):
     """A data set whose published features were made from its pictures as they are stored."""
 
-    upright: bool = neutral(
+    upright: bool = omitted_at_default(
         False, description="turn pictures by their EXIF orientation; published features do not"
     )
 
@@ -220,7 +220,7 @@ class CocoDataset(PublishedDataset):
     vocabulary: VocabularyConfig = VocabularyRule(splits="all")
 
     _lists = all_or_none("val_list", "test_list")
-    _one_file_without_lists = refuse(
+    _one_file_without_lists = reject_if(
         lambda coco: coco.val_list is None and len(coco.annotations) != 1,
         "several annotations need val_list and test_list",
     )
@@ -291,14 +291,14 @@ class ConceptualDataset(PublishedDataset):
         5000, description="training pairs that are drawn as validation split"
     )
     seed: int = Field(0, description="seed of that draw")
-    min_side: NonNegativeInt = neutral(
+    min_side: NonNegativeInt = omitted_at_default(
         384,
         description=(
             "shorter side to which larger pictures are shrunk when they are fetched, in pixels; "
             "no less than what the extractors read; 0: pictures are not shrunk"
         ),
     )
-    survival: float | None = neutral(
+    survival: float | None = omitted_at_default(
         None,
         gt=0,
         le=1,
@@ -328,7 +328,7 @@ class Shares(Strict):
     test: float = Field(gt=0, lt=1)
     seed: int = Field(0, description="seed of the random split")
 
-    _sum_is_one = refuse(
+    _sum_is_one = reject_if(
         lambda shares: not math.isclose(shares.train + shares.val + shares.test, 1, abs_tol=1e-6),
         "the shares {train:g}, {val:g} and {test:g} do not sum to 1; correct them",
     )
@@ -374,7 +374,7 @@ class IuXrayDataset(PublishedDataset):
     views: PositiveInt = Field(
         2, description="pictures per study, where the split is drawn; fewer: left out"
     )
-    max_words: PositiveInt | None = neutral(
+    max_words: PositiveInt | None = omitted_at_default(
         None, description="words of a report that a model learns, for byte pairs"
     )
     vocabulary: VocabularyConfig = VocabularyRule(min_count=3, splits="train", max_length=60)

@@ -19,9 +19,9 @@ from recap.settings.base import (
     OutsideFile,
     Precision,
     Strict,
-    neutral,
-    refuse,
-    together,
+    omitted_at_default,
+    only_with,
+    reject_if,
 )
 from recap.settings.kinds import OneOf, Registry
 
@@ -67,7 +67,7 @@ class FeaturesConfig(NamesFiles):
     needs_detectron2: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = False  #: whether its stores hold the boxes of the vectors
     #: its keys that name other features, whose stores it reads
-    of_stores: ClassVar[tuple[str, ...]] = ()
+    input_feature_keys: ClassVar[tuple[str, ...]] = ()
     #: keys that say how an extractor works, not what it makes;
     #: they are no part of a store's identity
     EXECUTION: ClassVar[frozenset[str]] = frozenset({"batch_size", "shard_size"})
@@ -88,10 +88,10 @@ class FeaturesConfig(NamesFiles):
         ),
     )
 
-    def made_from(self) -> dict[str, str]:
+    def input_features(self) -> dict[str, str]:
         """Return the names of the features whose stores are read:
         for `boxes` to cut out, or `cells` to pool."""
-        return {key: getattr(self, key) for key in self.of_stores}
+        return {key: getattr(self, key) for key in self.input_feature_keys}
 
     def vectors_per_picture(self) -> int | None:
         """Return how many vectors each picture has in the main stream;
@@ -135,14 +135,14 @@ class TimmFeatures(FeaturesConfig):
 
     backbone: Name = Field(description="a timm model name")
     weights: Weights
-    revision: Revision | None = neutral(
+    revision: Revision | None = omitted_at_default(
         None,
         description=(
             "for weights 'pretrained': commit of their repository in the hub; null: its newest"
         ),
     )
 
-    _revision_is_of_the_hub = together("revision", when=("weights", "pretrained"), needed=False)
+    _revision_is_of_the_hub = only_with("revision", when=("weights", "pretrained"), required=False)
 
     def hub(self) -> str | None:
         pinned = f"@{self.revision}" if self.revision else ""
@@ -179,7 +179,7 @@ class GridFeatures(TimmFeatures):
     )
     image_size: Edge = Field(224, description="edge to which pictures are resized, in pixels")
     grid: Cells = Field(7, description="cells per edge after adaptive average pooling")
-    standardised: bool = neutral(
+    standardised: bool = omitted_at_default(
         False,
         description=(
             "each channel has mean 0 and deviation 1 over training pictures; with random weights "
@@ -189,7 +189,7 @@ class GridFeatures(TimmFeatures):
     seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(32, description="pictures encoded at a time")
 
-    _pretrained_on_boxes = together("pretraining", when=("weights", "boxes"))
+    _pretrained_on_boxes = only_with("pretraining", when=("weights", "boxes"))
 
     def standardises(self) -> bool:
         """Return whether the channels are brought to one scale; random ones have none."""
@@ -210,7 +210,7 @@ class CropFeatures(TimmFeatures):
     """One vector per box: the box is cut out and encoded by a timm model."""
 
     extractor: ClassVar[str] = "recap.features.grid:extract_crops"
-    of_stores: ClassVar[tuple[str, ...]] = ("boxes",)
+    input_feature_keys: ClassVar[tuple[str, ...]] = ("boxes",)
     no_encoder: ClassVar[str] = (
         "they are crops of boxes that other features give, and a photo brings no boxes"
     )
@@ -254,7 +254,7 @@ class PooledFeatures(FeaturesConfig):
     """Regions or segments without a detector: true areas of scenes, or merged cells."""
 
     extractor: ClassVar[str] = "recap.features.pooled:extract_pooled"
-    of_stores: ClassVar[tuple[str, ...]] = ("cells",)
+    input_feature_keys: ClassVar[tuple[str, ...]] = ("cells",)
     from_pictures: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = True
     no_encoder: ClassVar[str] = (
@@ -274,7 +274,7 @@ class PooledFeatures(FeaturesConfig):
         None, description="for merged: so many groups of cells that are alike"
     )
 
-    _groups_are_merged = together("regions", when=("areas", "merged"))
+    _groups_are_merged = only_with("regions", when=("areas", "merged"))
 
     def products(self) -> tuple[str, ...]:
         return () if self.areas == "merged" else (BOXES,)
@@ -331,11 +331,11 @@ class RegionFeatures(FeaturesConfig):
     boxes: Literal["proposals", "regressed"] = Field(
         "proposals", description="the original bottom-up features store the proposals"
     )
-    vectors: Literal["pooled", "fc1"] = neutral(
+    vectors: Literal["pooled", "fc1"] = omitted_at_default(
         "pooled",
         description="2048 numbers before the last layers, or the 1024 after the first of them",
     )
-    selection: Literal["per_class", "rising"] = neutral(
+    selection: Literal["per_class", "rising"] = omitted_at_default(
         "per_class",
         description=(
             "per_class: suppressed within each class (Anderson et al.); rising: suppressed by the "
@@ -343,21 +343,21 @@ class RegionFeatures(FeaturesConfig):
             "(py-bottom-up-attention)"
         ),
     )
-    proposals: PositiveInt | None = neutral(
+    proposals: PositiveInt | None = omitted_at_default(
         None,
         description=(
             "proposals that are classified; default: 300, for grid_feats_x101_c5 1000, as in the "
             "releases"
         ),
     )
-    least_side: NonNegativeFloat | None = neutral(
+    least_side: NonNegativeFloat | None = omitted_at_default(
         None,
         description=(
             "proposals with a shorter side, in pixels of the picture, are dropped; default: 16 "
             "for bottom_up_r101_c4, as in Caffe, else 0"
         ),
     )
-    anchors: Literal["centred", "caffe"] = neutral(
+    anchors: Literal["centred", "caffe"] = omitted_at_default(
         "centred",
         description=(
             "of bottom_up_r101_c4. centred: detectron2's, as py-bottom-up-attention configures "
@@ -365,7 +365,7 @@ class RegionFeatures(FeaturesConfig):
             "pixel (weights of MILVLG)"
         ),
     )
-    box_weights: list[PositiveFloat] = neutral(
+    box_weights: list[PositiveFloat] = omitted_at_default(
         [10.0, 10.0, 5.0, 5.0],
         min_length=4,
         max_length=4,
@@ -374,7 +374,7 @@ class RegionFeatures(FeaturesConfig):
             "'rising'; 1, 1, 1, 1 in Caffe and MILVLG's code"
         ),
     )
-    background: Literal["last", "first"] = neutral(
+    background: Literal["last", "first"] = omitted_at_default(
         "last",
         description=(
             "place of the background among the classes of the weights file; MILVLG's and Caffe's: "
@@ -384,24 +384,24 @@ class RegionFeatures(FeaturesConfig):
     grid: Cells | None = Field(
         None, description="also the map as a stream `grid` of this many cells per edge"
     )
-    regions: bool = neutral(True, description="false: the grid alone")
+    regions: bool = omitted_at_default(True, description="false: the grid alone")
     short_side: Edge = 600
     long_side: Edge = 1000
     seed: int = Field(0, description="seed of random weights")
-    batch_size: PositiveInt = neutral(
+    batch_size: PositiveInt = omitted_at_default(
         8, description="pictures of one size that pass through the backbone at a time"
     )
 
-    _layer_fc1 = together("vectors", when=("detector", "grid_feats_x101_c5"), needed=False)
-    _caffes_anchors = together("anchors", when=("detector", "bottom_up_r101_c4"), needed=False)
-    _counts_fit = refuse(
+    _layer_fc1 = only_with("vectors", when=("detector", "grid_feats_x101_c5"), required=False)
+    _caffes_anchors = only_with("anchors", when=("detector", "bottom_up_r101_c4"), required=False)
+    _counts_fit = reject_if(
         lambda boxes: boxes.min_boxes > boxes.max_boxes, "min_boxes is larger than max_boxes"
     )
-    _rises_to_a_number = refuse(
+    _rises_to_a_number = reject_if(
         lambda boxes: boxes.selection == "rising" and boxes.min_boxes != boxes.max_boxes,
         "selection 'rising' stops at a number: set min_boxes and max_boxes to the same",
     )
-    _has_streams = refuse(
+    _has_streams = reject_if(
         lambda boxes: not boxes.regions and boxes.grid is None,
         "without regions there is the grid alone: say how many cells `grid` has",
     )
@@ -443,7 +443,7 @@ class SegmentFeatures(FeaturesConfig):
     short_side: Edge = 800
     long_side: Edge = 1333
     seed: int = Field(0, description="seed of random weights")
-    batch_size: PositiveInt = neutral(
+    batch_size: PositiveInt = omitted_at_default(
         8, description="pictures of one size that pass through the backbone at a time"
     )
 
@@ -497,14 +497,14 @@ class ImportedFeatures(FeaturesConfig):
     )
     rows: PositiveInt | None = Field(None, description="keep only the first N regions")
     clip_boxes: bool = Field(False, description="clip boxes to the picture")
-    names: Literal["files", "ids"] | None = neutral(
+    names: Literal["files", "ids"] | None = omitted_at_default(
         None,
         description=(
             "what the files call an image by: the name of its picture, or its image id; null: told "
             "by both"
         ),
     )
-    damaged: list[int] = neutral(
+    damaged: list[int] = omitted_at_default(
         [],
         description=(
             "of the TSV formats: ids of images with damaged lines; a whole line of the "

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from recap.settings.base import Strict, neutral, together
+from recap.settings.base import Strict, omitted_at_default, only_with
 from recap.settings.kinds import OneOf, Registry
 from recap.settings.metrics import column_names
 
@@ -47,7 +47,7 @@ class ModelFigure(Strict, ABC):
     name: str = Field(
         "", pattern=r"^[a-z0-9_]*$", description="in the names of its files, if a table has two"
     )
-    scales: list[str] | None = neutral(
+    scales: list[str] | None = omitted_at_default(
         None, description="scales at which it is drawn; default: everywhere"
     )
 
@@ -131,7 +131,7 @@ class FigureFile(Strict):
     )
     rows: list[str] = Field([], description="line_of table: ids of the rows on each line")
 
-    _rows_of_tables = together("rows", when=("line_of", "table"))
+    _rows_of_tables = only_with("rows", when=("line_of", "table"))
 
 
 class Point(Strict):

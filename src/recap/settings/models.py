@@ -13,7 +13,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 
-from recap.settings.base import Layers, NamesFiles, OutsideFile, Probability, Strict, Width, refuse
+from recap.settings.base import (
+    Layers,
+    NamesFiles,
+    OutsideFile,
+    Probability,
+    Strict,
+    Width,
+    reject_if,
+)
 from recap.settings.kinds import Registry
 
 MODELS = Registry("kind of model", package="recap.papers")
@@ -83,7 +91,7 @@ Model = Annotated[ModelConfig, MODELS]
 
 def divisible() -> Any:
     """Return a validator: the heads divide the width among themselves, as the builders want it."""
-    return refuse(
+    return reject_if(
         lambda model: model.d_model % model.heads,
         "d_model {d_model} is not divisible by {heads} heads",
     )
@@ -119,7 +127,7 @@ class WithPaddedVectors(WithHeads):
         ),
     )
 
-    _limited = refuse(
+    _limited = reject_if(
         lambda model: model.padded_vectors == "attended" and model.max_vectors is None,
         "padded_vectors: attended needs max_vectors, the number to which images are padded",
     )
@@ -185,7 +193,7 @@ class LanguageModel(NamesFiles):
     seed: int = Field(0, description="of weights, order and dropout")
 
     _divisible = divisible()
-    _has_texts = refuse(
+    _has_texts = reject_if(
         lambda model: not model.texts and model.scenes is None,
         "the key 'texts' is missing, and so is 'scenes'; give one of them",
     )

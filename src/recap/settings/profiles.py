@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PositiveInt
 
-from recap.settings.base import Strict, neutral, refuse
+from recap.settings.base import Strict, omitted_at_default, reject_if
 from recap.settings.recipes import Execution
 
 
@@ -43,10 +43,10 @@ class Profile(Strict):
     execution: Execution = Field(
         Execution(), description="how jobs are computed; counts before a recipe's own"
     )
-    studies: list[str] = neutral([], description="names of human studies: mine/t6")
+    studies: list[str] = omitted_at_default([], description="names of human studies: mine/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 
-    _distinct = refuse(
+    _distinct = reject_if(
         lambda run: run.seeds and len(set(run.seeds)) < len(run.seeds), "seeds: one is duplicated"
     )
 
@@ -111,7 +111,7 @@ class Scale(Replacements):
         {}, description="table (mine/t3) or folder (mine) -> what else holds there"
     )
 
-    _nothing_is_replaced = refuse(
+    _nothing_is_replaced = reject_if(
         lambda scale: scale.paper and scale.model_fields_set - {"opening", "paper"},
         "paper: true replaces nothing; leave every other key but `opening` out",
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from recap.core.log import log
-from recap.settings.base import Precision, Strict, neutral, refuse
+from recap.settings.base import Precision, Strict, omitted_at_default, reject_if
 from recap.settings.kinds import OneOf
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.models import Model
@@ -152,7 +152,7 @@ class TableSchedule(_WithWarmup):
         description="epoch, counted from 0 -> learning rate from this epoch on"
     )
 
-    _from_the_first_epoch = refuse(
+    _from_the_first_epoch = reject_if(
         lambda rates: 0 not in rates.table, "a table schedule needs a rate for epoch 0"
     )
 
@@ -210,14 +210,14 @@ class DecodingSettings(Strict):
         0.0, ge=0, description="scores are divided by length ** this; 0: plain sum"
     )
     rules: DecodingRules = DecodingRules()
-    finished: Literal["stay", "set_aside"] = neutral(
+    finished: Literal["stay", "set_aside"] = omitted_at_default(
         "stay",
         description=(
             "captions that have ended compete in the beam to its end, or are set aside and give "
             "their place to open ones (the older form)"
         ),
     )
-    merge_repeats: bool = neutral(
+    merge_repeats: bool = omitted_at_default(
         False, description="equal neighboring words are written once, as some releases do"
     )
     n_best: int = Field(
@@ -225,7 +225,7 @@ class DecodingSettings(Strict):
     )
     batch_size: PositiveInt = 50
 
-    _so_many_are_there = refuse(
+    _so_many_are_there = reject_if(
         lambda search: search.n_best > search.beam,
         "a beam of {beam} has no {n_best} best captions; widen it or lower n_best",
     )
@@ -279,14 +279,14 @@ class Stage(Strict):
     patience: PositiveInt | None = Field(
         None, description="stop after so many validations without a better CIDEr"
     )
-    validate_every: PositiveInt = neutral(
+    validate_every: PositiveInt = omitted_at_default(
         1, description="epochs between two validations; the last epoch has one"
     )
     validation_beam: PositiveInt = Field(
         1, description="beam of the validation decoding after each epoch"
     )
     precision: Precision = "float32"
-    weight_average: float | None = neutral(
+    weight_average: float | None = omitted_at_default(
         None,
         gt=0,
         lt=1,
@@ -335,7 +335,7 @@ class CrossEntropy(Stage):
     scheduled_sampling: ScheduledSampling | None = Field(
         None, description="null: every word is the caption's own"
     )
-    truncate_to_words: bool = neutral(
+    truncate_to_words: bool = omitted_at_default(
         False,
         description=(
             "byte pairs: cut the pieces of all captions of a batch at the most words of any (a "
@@ -358,21 +358,21 @@ class SelfCritical(Stage):
         "image", description="what n-grams' document frequencies count"
     )
     reward_end_token: bool = Field(True, description="count the end token as a word in the reward")
-    units: Literal["words", "pieces"] = neutral(
+    units: Literal["words", "pieces"] = omitted_at_default(
         "words",
         description="byte pairs: the reward counts the words that they spell, or the pieces",
     )
-    loss_over: Literal["tokens", "positions"] = neutral(
+    loss_over: Literal["tokens", "positions"] = omitted_at_default(
         "tokens",
         description=(
             "the policy loss is the mean over the tokens of all captions, or over as many "
             "positions of each as the longest may have, those after its end counted as 0"
         ),
     )
-    cross_entropy: float = neutral(
+    cross_entropy: float = omitted_at_default(
         0.0, ge=0, description="weight of the references' cross-entropy in the policy loss"
     )
-    dropout: bool = neutral(
+    dropout: bool = omitted_at_default(
         False,
         description=(
             "encode images and score captions under the model's dropout, much as released code "
@@ -401,7 +401,7 @@ class Recipe(Strict):
     xe: CrossEntropy
     scst: SelfCritical | None = None
     evaluation: Evaluation = Evaluation()
-    processes: PositiveInt = neutral(
+    processes: PositiveInt = omitted_at_default(
         1, description="that train together, on a GPU each, and share `images_per_batch`"
     )
     # Never in a dump: it decides nothing.
@@ -420,7 +420,7 @@ class _Run(Strict):
     recipe: str = Field(description="name of the recipe")
     seed: int = Field(description="of first weights, order, dropout and samples")
     model_settings: Model = Field(description="keys of the model's file")
-    processes: PositiveInt = neutral(
+    processes: PositiveInt = omitted_at_default(
         1, description="processes that train together, started by torchrun"
     )
 

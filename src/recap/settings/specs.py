@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter
 
-from recap.settings.base import Strict, neutral
+from recap.settings.base import Strict, omitted_at_default
 from recap.settings.studies import Study
 from recap.settings.tables import Claim, Selection, Stages, Table
 
@@ -21,7 +21,7 @@ class ComparedTable(Strict):
     trainings: dict[str, list[str]] = Field(
         {}, description="scored run -> its trainings, in their order"
     )
-    server: dict[str, str] = neutral(
+    server: dict[str, str] = omitted_at_default(
         {}, description="scored run -> folder of captions for COCO's server, and its answer"
     )
 
@@ -43,7 +43,7 @@ class PrintedTable(Strict):
     rows: dict[str, dict[str, float]] = Field(description="id of a row -> column -> printed number")
 
 
-class JudgedClaims(Strict):
+class ClaimsSpec(Strict):
     """Step `claims`: the claims of one profile."""
 
     scale: str = Field(description="name of the scale at which its tables are made")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from recap.core.errors import ConfigError
-from recap.settings.base import Id, Strict, check_distinct, check_known, refuse, together
+from recap.settings.base import Id, Strict, check_distinct, check_known, only_with, reject_if
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
@@ -157,13 +157,13 @@ class Study(Strict):
                 "the study without people"
             )
 
-    _asked = together("questions", when=("kind", "questions"))
+    _asked = only_with("questions", when=("kind", "questions"))
 
-    _of_one_setup = refuse(
+    _of_one_setup = reject_if(
         lambda study: study.kind == "questions" and len(study.setups) > 1,
         "kind `questions` takes one setup; write a study for each",
     )
-    _has_a_choice = refuse(
+    _has_a_choice = reject_if(
         lambda study: (
             study.kind == "preference" and sum(not system.reference for system in study.systems) < 2
         ),

@@ -15,8 +15,8 @@ from recap.settings.base import (
     check_distinct,
     check_known,
     exactly_one,
-    neutral,
-    together,
+    omitted_at_default,
+    only_with,
 )
 from recap.settings.figures import TableFigure
 from recap.settings.kinds import OneOf, load_plugins
@@ -103,7 +103,7 @@ class _PrintedRow(Strict):
     printed_p: PrintedP = Field(
         {}, description="metric -> printed p of the row against the baseline"
     )
-    p_fits: PFits = neutral(
+    p_fits: PFits = omitted_at_default(
         {}, description="metric -> what the t-test of the printed p may have been over"
     )
     doubt: Doubt = Field(
@@ -144,7 +144,7 @@ class OutsideRow(_PrintedRow, _Line):
             "for each test image of the data set"
         ),
     )
-    released: str | None = neutral(
+    released: str | None = omitted_at_default(
         None,
         min_length=1,
         description=(
@@ -182,7 +182,9 @@ class RowSettings(Strict):
 
 
 class _RunLine(_Line):
-    note: str = neutral("", description="what the row's settings follow: a footnote of the table")
+    note: str = omitted_at_default(
+        "", description="what the row's settings follow: a footnote of the table"
+    )
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
 
 
@@ -210,7 +212,7 @@ class Row(_PrintedRow, _RunLine):
     recipe: str
     stage: Stages = "scst"
     printed_sd: Printed = Field({}, description="metric -> printed standard deviation over runs")
-    as_printed: bool = neutral(
+    as_printed: bool = omitted_at_default(
         False, description="with data and settings of the print: differences to it are shown"
     )
 
@@ -254,29 +256,31 @@ class _Table(Strict):
     columns: list[Column]
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field([], description="rows that the paper quotes; shown first")
-    not_run: list[NotRunRow] = neutral(
+    not_run: list[NotRunRow] = omitted_at_default(
         [], description="rows of the paper that are not run; shown after the quoted"
     )
-    selections: list[Selection] = neutral(
+    selections: list[Selection] = omitted_at_default(
         [], description="rows that show the best of some by validation; shown last"
     )
-    outside: list[OutsideRow] = neutral(
+    outside: list[OutsideRow] = omitted_at_default(
         [], description="rows of captions from a file; quoted with other data"
     )
-    server: Server | None = neutral(
+    server: Server | None = omitted_at_default(
         None, description="the rows' captions go to COCO's server, which scores them"
     )
-    examples: Examples | None = neutral(
+    examples: Examples | None = omitted_at_default(
         None, description="captions that are shown beside those drawn at random"
     )
-    doubts: list[str] = neutral(
+    doubts: list[str] = omitted_at_default(
         [], description="what is doubtful about the printed table as a whole: notes below it"
     )
-    image_ids: list[int] = neutral([], description="test images that the contact sheet shows first")
-    image_captions: list[str] = neutral(
+    image_ids: list[int] = omitted_at_default(
+        [], description="test images that the contact sheet shows first"
+    )
+    image_captions: list[str] = omitted_at_default(
         [], description="references of such images without known ids, in any capitals"
     )
-    printed_on: str | None = neutral(
+    printed_on: str | None = omitted_at_default(
         None,
         description=(
             "data set on whose test split the printed numbers were measured, with the settings of "
@@ -332,7 +336,7 @@ class Table(_Table):
     scale: str = Field(
         description="sentences under the table: what was scaled down, and the table's own notes"
     )
-    short_scale: str = neutral(
+    short_scale: str = omitted_at_default(
         "", description="the scale and its data in one sentence; none: nothing was scaled"
     )
     rows: list[Row] = Field(min_length=1)
@@ -468,7 +472,7 @@ class Check(Strict):
     )
 
     _one_opponent = exactly_one("against", "quoted", "printed")
-    _equal_within = together("within", when=("sign", "equal"))
+    _equal_within = only_with("within", when=("sign", "equal"))
 
     @property
     def tables(self) -> list[str]:

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, PositiveInt, field_validator, model_vali
 
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.files import reading
-from recap.settings.base import Strict, all_or_none, together
+from recap.settings.base import Strict, all_or_none, only_with
 from recap.settings.params import validate
 
 LIST = Path("params/data_versions.csv")
@@ -49,9 +49,9 @@ class OutsideFile(Strict):
     # so that `trainval/*` of an archive becomes NAME/*
     members: str | None = None
 
-    _address = together("urls", when=("role", "primary"))
-    _archive = together("archive", when=("role", "unpacked"))
-    _members = together("members", when=("role", "unpacked"))
+    _address = only_with("urls", when=("role", "primary"))
+    _archive = only_with("archive", when=("role", "unpacked"))
+    _members = only_with("members", when=("role", "unpacked"))
     _hashed = all_or_none("algorithm", "hash")
 
     @field_validator("name")

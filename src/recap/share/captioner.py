@@ -24,6 +24,7 @@ from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError, TrainingError
 from recap.core.files import csv_text, no_formula
 from recap.core.hashing import derived_seed
+from recap.core.threads import prefetch
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, AnyVocabulary
 from recap.decoding.sampling import sample_one
 from recap.decoding.step import DecodingBatch, NonFiniteLogits, with_banned_tokens
@@ -34,7 +35,6 @@ from recap.evaluation.decode import (
     decode_candidates,
     ending_ids,
 )
-from recap.features.ahead import prefetch
 from recap.features.extraction import Encoder, make_encoder
 from recap.features.grid import Backbone, ChannelScale
 from recap.features.records import stored_arrays

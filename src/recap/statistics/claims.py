@@ -12,7 +12,7 @@ from recap.core.errors import counted
 from recap.plan.run import row_runs
 from recap.settings import Row, Table
 from recap.settings.metrics import score_info, server_names
-from recap.settings.specs import JudgedClaims, PrintedTable
+from recap.settings.specs import ClaimsSpec, PrintedTable
 from recap.settings.tables import STAGE_NAMES, Check, Claim, column_info
 from recap.statistics.comparison import SIGNIFICANT, UNITS, Sample, compare_rows, correct
 from recap.statistics.scores import NO_IMAGES, RowScores, collect
@@ -22,7 +22,7 @@ NO_PROGRAM = "not for a program"
 
 
 @dataclass(frozen=True)
-class Judged:
+class ComparisonVerdict:
     """One metric of a check against a row or number, in percent points where shown so."""
 
     check: Check
@@ -45,34 +45,34 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """What became of a claim: the verdict, why, and the comparisons behind it."""
 
     claim: Claim
     verdict: str
     why: str
-    judged: tuple[Judged, ...] = ()
+    comparisons: tuple[ComparisonVerdict, ...] = ()
 
 
-def judge_claims(spec: JudgedClaims, scores: Path) -> list[Verdict]:
+def judge_claims(spec: ClaimsSpec, scores: Path) -> list[ClaimVerdict]:
     """Judge claims by the runs in ``scores``, each with Holm's correction over its comparisons."""
     return [_verdict(claim, spec, scores) for claim in spec.claims]
 
 
-def _verdict(claim: Claim, spec: JudgedClaims, scores: Path) -> Verdict:
+def _verdict(claim: Claim, spec: ClaimsSpec, scores: Path) -> ClaimVerdict:
     if claim.not_for_a_program:
-        return Verdict(claim, NO_PROGRAM, claim.not_for_a_program)
+        return ClaimVerdict(claim, NO_PROGRAM, claim.not_for_a_program)
     if claim.settled:
-        return Verdict(claim, HOLDS if claim.settled.holds else FAILS, claim.settled.why)
-    tested: list[Judged] = []
-    untested: list[Judged] = []
+        return ClaimVerdict(claim, HOLDS if claim.settled.holds else FAILS, claim.settled.why)
+    tested: list[ComparisonVerdict] = []
+    untested: list[ComparisonVerdict] = []
     for check in claim.checks:
         for each in _compare(check, spec, scores):
             (tested if each.tests else untested).append(each)
-    judged = judge(tested) + untested
-    planned = [each for each in judged if each.planned] or judged
+    comparisons = judge(tested) + untested
+    planned = [each for each in comparisons if each.planned] or comparisons
     verdict = verdict_of(planned)
-    unplanned = len(judged) - len(planned)
+    unplanned = len(comparisons) - len(planned)
     deciding = [each for each in planned if each.verdict == verdict]
     why = [_other_stage(each, spec) for each in planned]
     if len(planned) > 1:
@@ -80,31 +80,37 @@ def _verdict(claim: Claim, spec: JudgedClaims, scores: Path) -> Verdict:
     if unplanned:
         why.append(f"{counted(unplanned, 'comparison')} not made at this scale")
     why += [each.why for each in deciding]
-    return Verdict(claim, verdict, "; ".join(dict.fromkeys(filter(None, why))), tuple(judged))
+    return ClaimVerdict(
+        claim, verdict, "; ".join(dict.fromkeys(filter(None, why))), tuple(comparisons)
+    )
 
 
-def _other_stage(judged: Judged, spec: JudgedClaims) -> str:
+def _other_stage(comparison: ComparisonVerdict, spec: ClaimsSpec) -> str:
     """Return that scores are of another stage than the printed ones, where they are."""
-    printed = spec.printed.get(judged.check.table)
-    if printed is None or judged.table not in spec.tables:
+    printed = spec.printed.get(comparison.check.table)
+    if printed is None or comparison.table not in spec.tables:
         return ""
-    for row in spec.tables[judged.table].table.rows:
-        if row.id == judged.check.row and row.stage != printed.stage:
+    for row in spec.tables[comparison.table].table.rows:
+        if row.id == comparison.check.row and row.stage != printed.stage:
             return f"after {STAGE_NAMES[row.stage]}, printed after {STAGE_NAMES[printed.stage]}"
     return ""
 
 
-def verdict_of(judged: Sequence[Judged]) -> str:
+def verdict_of(comparisons: Sequence[ComparisonVerdict]) -> str:
     """Return the verdict on a claim from those on its comparisons, which all must hold."""
-    verdicts = {each.verdict for each in judged}
+    verdicts = {each.verdict for each in comparisons}
     return next(verdict for verdict in (FAILS, NOT_RUN, UNTOLD, HOLDS) if verdict in verdicts)
 
 
-def _compare(check: Check, spec: JudgedClaims, scores: Path) -> list[Judged]:
+def _compare(check: Check, spec: ClaimsSpec, scores: Path) -> list[ComparisonVerdict]:
     """Return the comparisons of a check, or why there are none."""
     name = _table_read(check, spec)
     opponents = check.rows or [check.quoted or f"{check.printed:g}"]
-    every = [Judged(check, name, metric, other) for metric in check.metrics for other in opponents]
+    every = [
+        ComparisonVerdict(check, name, metric, other)
+        for metric in check.metrics
+        for other in opponents
+    ]
     if name not in spec.tables:
         return _not_planned(every, "its table is not made at this scale")
     table = spec.tables[name].table
@@ -114,8 +120,8 @@ def _compare(check: Check, spec: JudgedClaims, scores: Path) -> list[Judged]:
         return _not_planned(every, _row_lacks(lacking[0]))
     if why := _untold(check, rows[check.row]):
         return _without_test(every, UNTOLD, why)
-    planned: list[Judged] = []
-    left_out: list[Judged] = []
+    planned: list[ComparisonVerdict] = []
+    left_out: list[ComparisonVerdict] = []
     for each in every:
         if each.against in lacking:
             left_out += _not_planned([each], _row_lacks(each.against))
@@ -125,8 +131,8 @@ def _compare(check: Check, spec: JudgedClaims, scores: Path) -> list[Judged]:
 
 
 def _compare_runs(
-    planned: list[Judged], rows: list[Row], spec: JudgedClaims, scores: Path
-) -> list[Judged]:
+    planned: list[ComparisonVerdict], rows: list[Row], spec: ClaimsSpec, scores: Path
+) -> list[ComparisonVerdict]:
     """Return the comparisons of a check whose rows are run at this scale."""
     check, name = planned[0].check, planned[0].table
     table, seeds = spec.tables[name].table, spec.tables[name].seeds
@@ -140,7 +146,7 @@ def _compare_runs(
     return [_test(each, row_scores, table, printed) for each in planned]
 
 
-def _table_read(check: Check, spec: JudgedClaims) -> str:
+def _table_read(check: Check, spec: ClaimsSpec) -> str:
     """Return the table that a check is read from: its own, or the one in its place."""
     own, other = spec.tables.get(check.table), spec.tables.get(check.in_place or "")
     if check.in_place is None or other is None:
@@ -156,12 +162,12 @@ def _row_lacks(row: str) -> str:
 
 
 def _without_test(
-    comparisons: Sequence[Judged], verdict: str, why: str, *, planned: bool = True
-) -> list[Judged]:
+    comparisons: Sequence[ComparisonVerdict], verdict: str, why: str, *, planned: bool = True
+) -> list[ComparisonVerdict]:
     return [replace(each, verdict=verdict, why=why, planned=planned) for each in comparisons]
 
 
-def _not_planned(comparisons: Sequence[Judged], why: str) -> list[Judged]:
+def _not_planned(comparisons: Sequence[ComparisonVerdict], why: str) -> list[ComparisonVerdict]:
     return _without_test(comparisons, NOT_RUN, why, planned=False)
 
 
@@ -175,116 +181,134 @@ def _untold(check: Check, row: Row) -> str:
 
 
 def _test(
-    judged: Judged, scores: Mapping[str, RowScores], table: Table, printed: PrintedTable | None
-) -> Judged:
+    comparison: ComparisonVerdict,
+    scores: Mapping[str, RowScores],
+    table: Table,
+    printed: PrintedTable | None,
+) -> ComparisonVerdict:
     """Add one metric's tests, or why there are none.
 
     ``printed``: what is printed in the check's table, where another one is in its place.
     """
-    check, own = judged.check, scores[judged.check.row]
+    check, own = comparison.check, scores[comparison.check.row]
     if check.rows:
-        tested = _against_row(judged, own, scores[judged.against])
+        tested = _against_row(comparison, own, scores[comparison.against])
     elif check.quoted:
-        tested = _against_quoted(judged, own, table)
+        tested = _against_quoted(comparison, own, table)
     else:
-        tested = _against_number(judged, own, check.printed)
+        tested = _against_number(comparison, own, check.printed)
     if not tested.tests:
         return tested
     numbers = {row.id: row.printed for row in table.rows}
     numbers |= {row.id: row.printed for row in table.quoted}
-    size = _printed_size(judged, printed.rows if printed else numbers)
+    size = _printed_size(comparison, printed.rows if printed else numbers)
     return replace(tested, printed=size)
 
 
-def _printed_size(judged: Judged, printed: Mapping[str, Mapping[str, float]]) -> float | None:
+def _printed_size(
+    comparison: ComparisonVerdict, printed: Mapping[str, Mapping[str, float]]
+) -> float | None:
     """Return the size of a difference in the paper: what a claim says, else of printed rows."""
-    check = judged.check
+    check = comparison.check
     if check.size is not None:
         return -check.size if check.sign == "lower" else check.size
-    ours = printed.get(check.row, {}).get(judged.metric)
-    theirs = printed.get(judged.against, {}).get(judged.metric)
+    ours = printed.get(check.row, {}).get(comparison.metric)
+    theirs = printed.get(comparison.against, {}).get(comparison.metric)
     if check.printed is not None or ours is None or theirs is None:
         return None
     return round(ours - theirs, 6)
 
 
-def _against_row(judged: Judged, own: RowScores, other: RowScores) -> Judged:
+def _against_row(
+    comparison: ComparisonVerdict, own: RowScores, other: RowScores
+) -> ComparisonVerdict:
     """Add one metric's tests against another row."""
-    judged = replace(judged, against=other.row.label)
+    comparison = replace(comparison, against=other.row.label)
     for side in (other, own):
-        if not side.values.get(judged.metric):
-            return replace(judged, why=f"{judged.metric}: {side.reasons.get(judged.metric)}")
-    return _tested(judged, own.sample(judged.metric), other.sample(judged.metric))
+        if not side.values.get(comparison.metric):
+            return replace(
+                comparison, why=f"{comparison.metric}: {side.reasons.get(comparison.metric)}"
+            )
+    return _tested(comparison, own.sample(comparison.metric), other.sample(comparison.metric))
 
 
-def _against_quoted(judged: Judged, own: RowScores, table: Table) -> Judged:
+def _against_quoted(
+    comparison: ComparisonVerdict, own: RowScores, table: Table
+) -> ComparisonVerdict:
     """Add one metric's tests against the number of a row that the paper quotes."""
     for row in table.quoted:
-        if row.id == judged.against:
-            number = row.printed.get(judged.metric)
-            return _against_number(replace(judged, against=row.label), own, number)
-    return _against_number(judged, own, None)
+        if row.id == comparison.against:
+            number = row.printed.get(comparison.metric)
+            return _against_number(replace(comparison, against=row.label), own, number)
+    return _against_number(comparison, own, None)
 
 
-def _against_number(judged: Judged, own: RowScores, number: float | None) -> Judged:
+def _against_number(
+    comparison: ComparisonVerdict, own: RowScores, number: float | None
+) -> ComparisonVerdict:
     """Add one metric's tests against a printed number, taken as every image's and run's."""
-    metric = judged.metric
+    metric = comparison.metric
     if not own.values.get(metric):
-        return replace(judged, why=f"{metric}: {own.reasons.get(metric)}")
+        return replace(comparison, why=f"{metric}: {own.reasons.get(metric)}")
     if number is None:
-        return replace(judged, why=f"{metric} of {judged.against} is not printed")
+        return replace(comparison, why=f"{metric} of {comparison.against} is not printed")
     sample = own.sample(metric)
     if abs(fmean(sample.images) - fmean(sample.runs)) > 1e-6:  # more than by rounding
-        return replace(judged, why=f"{metric} of a corpus is no mean over its images")
+        return replace(comparison, why=f"{metric} of a corpus is no mean over its images")
     number /= column_info(metric).scale
-    return _tested(judged, sample, Sample([number] * len(sample.images), [number] * 2))
+    return _tested(comparison, sample, Sample([number] * len(sample.images), [number] * 2))
 
 
-def _tested(judged: Judged, own: Sample, base: Sample) -> Judged:
-    better = score_info(judged.metric).higher_is_better
-    tests = compare_rows(judged.metric, base, own, higher_is_better=better)
-    return replace(judged, tests=tests, runs=len(own.runs))
+def _tested(comparison: ComparisonVerdict, own: Sample, base: Sample) -> ComparisonVerdict:
+    better = score_info(comparison.metric).higher_is_better
+    tests = compare_rows(comparison.metric, base, own, higher_is_better=better)
+    return replace(comparison, tests=tests, runs=len(own.runs))
 
 
-def judge(compared: Sequence[Judged]) -> list[Judged]:
+def judge(compared: Sequence[ComparisonVerdict]) -> list[ComparisonVerdict]:
     """Judge a claim's tested comparisons, Holm's family, as a table marks its rows."""
     correct([each.tests for each in compared if each.tests])
     level = SIGNIFICANT / max(1, len(compared))
-    return [_judged(each, each.tests, level) for each in compared if each.tests]
+    return [_with_verdict(each, each.tests, level) for each in compared if each.tests]
 
 
-def _judged(each: Judged, tests: Mapping[str, Any], level: float) -> Judged:
+def _with_verdict(
+    each: ComparisonVerdict, tests: Mapping[str, Any], level: float
+) -> ComparisonVerdict:
     """Return a comparison with its numbers and its verdict.
 
     ``level`` is what Holm asks of the smallest p.
     """
     check, scale, joint = each.check, column_info(each.metric).scale, tests["joint"]
-    judged = replace(each, difference=scale * tests["difference"], p=joint["p_holm"])
+    comparison = replace(each, difference=scale * tests["difference"], p=joint["p_holm"])
     if (interval := _interval(tests, SIGNIFICANT)) is not None:
-        judged = replace(judged, low=scale * interval[0], high=scale * interval[1])
+        comparison = replace(comparison, low=scale * interval[0], high=scale * interval[1])
     if joint["p"] is None:
         reasons = (tests[key]["reason"] for key in ("welch", "paired", "joint"))
-        return replace(judged, why=next(filter(None, reasons)))
+        return replace(comparison, why=next(filter(None, reasons)))
     if check.within is not None:
-        return _reached(judged, check.within, _interval(tests, level) or (0.0, 0.0))
+        return _reached(comparison, check.within, _interval(tests, level) or (0.0, 0.0))
     if not tests["mark"]:
         return replace(
-            judged, why="the difference is not significant over images and runs with these seeds"
+            comparison,
+            why="the difference is not significant over images and runs with these seeds",
         )
     higher = scale * tests["difference"] > 0
-    return replace(judged, verdict=HOLDS if higher == (check.sign == "higher") else FAILS)
+    return replace(comparison, verdict=HOLDS if higher == (check.sign == "higher") else FAILS)
 
 
-def _reached(judged: Judged, within: float, interval: tuple[float, float]) -> Judged:
+def _reached(
+    comparison: ComparisonVerdict, within: float, interval: tuple[float, float]
+) -> ComparisonVerdict:
     """Add whether a printed number is reached within some points."""
-    scale = column_info(judged.metric).scale
+    scale = column_info(comparison.metric).scale
     low, high = scale * interval[0], scale * interval[1]
     if -within <= low and high <= within:
-        return replace(judged, verdict=HOLDS)
+        return replace(comparison, verdict=HOLDS)
     if high < -within or low > within:
-        return replace(judged, verdict=FAILS)
+        return replace(comparison, verdict=FAILS)
     why = f"the interval is not within {within:g} points of the printed number, nor outside"
-    return replace(judged, why=why)
+    return replace(comparison, why=why)
 
 
 def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | None:

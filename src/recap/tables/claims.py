@@ -8,7 +8,7 @@ from typing import Any
 
 from recap.core.files import cell, csv_text
 from recap.core.log import log
-from recap.statistics.claims import HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
+from recap.statistics.claims import HOLDS, NOT_RUN, UNTOLD, ClaimVerdict, ComparisonVerdict
 from recap.statistics.comparison import SIGNIFICANT
 from recap.tables.formats import write_formats
 from recap.tables.text import (
@@ -65,10 +65,10 @@ _NOTES = [
 ]
 
 
-def verdict_text(verdict: Verdict, scale: str) -> str:
+def verdict_text(verdict: ClaimVerdict, scale: str) -> str:
     """Return a verdict; scores of another scale than the
     paper's cannot tell whether a claim about its data holds."""
-    if scale == PAPER or not verdict.judged or verdict.verdict == NOT_RUN:
+    if scale == PAPER or not verdict.comparisons or verdict.verdict == NOT_RUN:
         return verdict.verdict
     if verdict.verdict == UNTOLD:
         return f"{UNTOLD} here"
@@ -76,7 +76,7 @@ def verdict_text(verdict: Verdict, scale: str) -> str:
     return f"{UNTOLD} here (at scale {scale} {shown})"
 
 
-def claim_line(verdict: Verdict, scale: str) -> str:
+def claim_line(verdict: ClaimVerdict, scale: str) -> str:
     """Return a line about a claim: id, verdict, why, its weakest comparison, the sentence."""
     why, printed, tolerance = _why(verdict)
     shown = printed
@@ -92,17 +92,17 @@ def claim_line(verdict: Verdict, scale: str) -> str:
     return f"{verdict.claim.id}: {verdict_text(verdict, scale)}: {'; '.join(filter(None, parts))}"
 
 
-def _weakest(verdict: Verdict) -> Judged | None:
+def _weakest(verdict: ClaimVerdict) -> ComparisonVerdict | None:
     """Return the comparison of the claim's verdict with the largest p, if any has numbers."""
     alike = [
         each
-        for each in verdict.judged
+        for each in verdict.comparisons
         if each.verdict == verdict.verdict and each.difference is not None
     ]
     return max(alike, key=lambda each: 1.0 if each.p is None else each.p) if alike else None
 
 
-def _why(verdict: Verdict) -> tuple[str, str, str]:
+def _why(verdict: ClaimVerdict) -> tuple[str, str, str]:
     """Return why the verdict, the claim's numbers, and our tolerance for a printed score."""
     numbers = ", ".join(f"{number:,.7g}" for number in verdict.claim.printed)
     within = ", ".join(
@@ -112,26 +112,26 @@ def _why(verdict: Verdict) -> tuple[str, str, str]:
     return verdict.why, f"printed {numbers}" if numbers else "", tolerance
 
 
-def _cells(judged: Judged) -> list[Cell]:
+def _cells(comparison: ComparisonVerdict) -> list[Cell]:
     """Return the cells of a comparison."""
-    within, interval = judged.check.within, NONE
-    if judged.low is not None:
+    within, interval = comparison.check.within, NONE
+    if comparison.low is not None:
         interval = (
-            f"{number_text(judged.low, 1, signed=True)} to "
-            f"{number_text(judged.high, 1, signed=True)}"
+            f"{number_text(comparison.low, 1, signed=True)} to "
+            f"{number_text(comparison.high, 1, signed=True)}"
         )
     texts = [
-        judged.verdict,
-        number_text(judged.printed, 1, signed=True) if within is None else f"±{within:g}",
-        number_text(judged.difference, 1, signed=True),
+        comparison.verdict,
+        number_text(comparison.printed, 1, signed=True) if within is None else f"±{within:g}",
+        number_text(comparison.difference, 1, signed=True),
         interval,
-        p_text(judged.p),
-        str(judged.runs or NONE),
+        p_text(comparison.p),
+        str(comparison.runs or NONE),
     ]
     return list(map(Cell, texts))
 
 
-def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
+def claims_table(verdicts: Sequence[ClaimVerdict], scale: str) -> TextTable:
     """Return a line for each claim; those that were not run share one.
 
     The comparisons are the table's ``more``.
@@ -154,7 +154,7 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
             waiting.append(verdict.claim.id)
         else:
             lines.append(head)
-        compared = [each for each in verdict.judged if each.difference is not None]
+        compared = [each for each in verdict.comparisons if each.difference is not None]
         if compared or verdict.verdict == NOT_RUN:
             more.blocks.append(_block(label, head, compared))
     if waiting:
@@ -170,7 +170,7 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
     return table
 
 
-def _head(verdict: Verdict, label: str, scale: str) -> Line:
+def _head(verdict: ClaimVerdict, label: str, scale: str) -> Line:
     """Return the line of a claim: its verdict, and the numbers of its weakest comparison."""
     numbers = [Cell()] * 3
     if weakest := _weakest(verdict):
@@ -185,7 +185,7 @@ def _head(verdict: Verdict, label: str, scale: str) -> Line:
     return Line(label, [Cell(verdict_text(verdict, scale)), *numbers], notes)
 
 
-def _block(label: str, head: Line, compared: Sequence[Judged]) -> Block:
+def _block(label: str, head: Line, compared: Sequence[ComparisonVerdict]) -> Block:
     """Return the comparisons of a claim below its verdict."""
     block = Block(label, [Line(head.cells[0].text, [Cell()] * len(_COMPARED), head.notes)])
     for each in compared:
@@ -194,7 +194,7 @@ def _block(label: str, head: Line, compared: Sequence[Judged]) -> Block:
     return block
 
 
-def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
+def claims_csv(verdicts: Sequence[ClaimVerdict], scale: str) -> str:
     """Return one line for each comparison, and for each claim without any."""
     lines: list[list[Any]] = [[*_OF_CLAIM, *_OF_COMPARISON, *_OF_TESTS]]
     for verdict in verdicts:
@@ -208,7 +208,7 @@ def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
             verdict.why,
             claim.doubt,
         ]
-        for each in verdict.judged:
+        for each in verdict.comparisons:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
             numbers = [
                 each.printed,
@@ -219,12 +219,12 @@ def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
                 each.runs,
             ]
             lines.append([*begin, *named, *numbers, each.check.within, each.why])
-        if not verdict.judged:
+        if not verdict.comparisons:
             lines.append(begin + [None] * (len(lines[0]) - len(begin)))
     return csv_text(map(cell, line) for line in lines)
 
 
-def write_claims(verdicts: Sequence[Verdict], scale: str, out: Path) -> list[Path]:
+def write_claims(verdicts: Sequence[ClaimVerdict], scale: str, out: Path) -> list[Path]:
     """Write ``claims.{tex,csv,html,md}`` into a folder and return the paths."""
     paths = write_formats(
         out / "claims", claims_table(verdicts, scale), claims_csv(verdicts, scale), name="claims"

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from recap.core.hashing import generator
+from recap.core.threads import prefetch
 from recap.data.vocabulary import PAD, CaptionIds
-from recap.features.ahead import prefetch
 from recap.models.images import Images
 from recap.nn.rows import PackedIndex
 from recap.runs.inputs import ReadsImages, batch_tensor

@@ -45,7 +45,7 @@ class Group:
         dist.all_reduce(totals)
         return list(totals.tolist())
 
-    def of_main(self, names: Sequence[str]) -> list[str]:
+    def broadcast_from_main(self, names: Sequence[str]) -> list[str]:
         """Return the names that the main process passed."""
         if self.size == 1:
             return list(names)

@@ -23,7 +23,7 @@ from recap.core.log import duration, log
 from recap.core.log import progress as progress_bar
 from recap.core.process import GracefulStop
 from recap.decoding.step import NonFiniteLogits
-from recap.models.compiled import or_plain
+from recap.models.compiled import falling_back_to_eager
 from recap.runs.folder import Counters, plain_weights, save_weights
 from recap.settings import Stage
 from recap.settings.recipes import warn_of_short_training
@@ -107,14 +107,14 @@ class OptimizerStep:
         """Return the means of numbers over all processes."""
         # the main process has images in every batch, so it knows all names
         if self._logged is None:
-            self._logged = self.group.of_main(list(numbers))
+            self._logged = self.group.broadcast_from_main(list(numbers))
         means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
         return dict(zip(self._logged, means, strict=True))
 
     def _passes(self, batch: Batch, progress: Counters) -> tuple[Logged, Tensor, float]:
         """Do as `_gradients`, and say of a failure what helps."""
         try:
-            return or_plain(
+            return falling_back_to_eager(
                 self.model,
                 lambda: self._gradients(batch, progress.epoch),
                 alone=self.group.size == 1,
@@ -295,7 +295,7 @@ class Training:
         try:
             with self._stop.interruptible(), self._kept_weights():
                 (score,) = self.group.all_reduce_sum(
-                    or_plain(self.model, self.validate, alone=self.group.size == 1)
+                    falling_back_to_eager(self.model, self.validate, alone=self.group.size == 1)
                 )
         except NonFiniteLogits as error:
             raise TrainingError(

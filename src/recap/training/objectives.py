@@ -166,12 +166,12 @@ def policy_loss(
     return index.pack(weighted).sum() / count
 
 
-def of_tokens(policy: Tensor, sampled: Tensor, index: PackedIndex) -> Tensor:
+def gather_log_probabilities(log_policy: Tensor, sampled: Tensor, index: PackedIndex) -> Tensor:
     """Log-probability [B, S, T] of each sampled token, 0 at padding.
 
-    The policy [R, V] has rows of tokens alone.
+    `log_policy` [R, V] has rows of tokens alone.
     """
-    tokens = policy.gather(-1, index.pack(sampled)[:, None])[:, 0]
+    tokens = log_policy.gather(-1, index.pack(sampled)[:, None])[:, 0]
     return index.unpack(tokens)
 
 
@@ -223,8 +223,8 @@ class SelfCriticalObjective:
         advantage = advantages(rewards, baseline, own=stage.baseline == "mean").to(
             batch.images.device
         )
-        policy = self.policy(memory, sampled, index)
-        log_probabilities = of_tokens(policy, sampled, index)
+        log_policy = self.log_policy(memory, sampled, index)
+        log_probabilities = gather_log_probabilities(log_policy, sampled, index)
         captions = advantage.numel()
         count = num_tokens if stage.loss_over == "tokens" else captions * self.max_length
         loss = policy_loss(log_probabilities, index, advantage.to(log_probabilities.dtype), count)
@@ -232,7 +232,7 @@ class SelfCriticalObjective:
             "reward": rewards.mean().item(),
             "reward_sd": rewards.std().item(),
         }
-        numbers |= policy_numbers(policy.detach(), index.pack(sampled))
+        numbers |= policy_numbers(log_policy.detach(), index.pack(sampled))
         if baseline is not None:
             numbers["reward_greedy" if stage.baseline == "greedy" else "reward_beam"] = (
                 baseline.mean().item()
@@ -308,7 +308,7 @@ class SelfCriticalObjective:
             raise TrainingError(f"the reward of image {owners[int(lost[0])]} is NaN or infinite")
         return rewards.unflatten(0, tuple(tokens.shape[:2]))
 
-    def policy(self, memory: Memory, sampled: Tensor, index: PackedIndex) -> Tensor:
+    def log_policy(self, memory: Memory, sampled: Tensor, index: PackedIndex) -> Tensor:
         """Log-probabilities [R, V] of what may stand at each
         of R sampled tokens, whose positions are the index."""
         start = torch.full_like(sampled[..., :1], BOS)

@@ -156,7 +156,7 @@ def read_inputs(
         "vocabulary_hash": words.hash,
         "subset_hash": chosen["hash"],
         "feature_hash": sources.hash_of([*captions, *validation]),
-        "features_made_by": sources.made_by,
+        "features_made_by": sources.extractor_hash,
         "init_sha256": sha256_file(init / "model.safetensors") if init else None,
     }
     # named only where there are some, so that finished runs of other models stay valid
@@ -295,7 +295,7 @@ def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
             else precision_here("auto", group.device)
         )
         write_json(path, {"spec": settings, "chosen": chosen})
-    (chosen,) = group.of_main([chosen])
+    (chosen,) = group.broadcast_from_main([chosen])
     return with_stage(spec, precision=chosen)
 
 

@@ -9,7 +9,7 @@ import yaml
 from helpers import commands
 from helpers.plans import PARAMS, edited
 from recap.cli import main
-from recap.plan.source import neutral_keys
+from recap.plan.source import keys_omitted_at_default
 from recap.settings import SECTIONS
 from recap.settings.params import load_named, names
 
@@ -43,7 +43,7 @@ def test_every_setting_of_a_row_is_shown_also_the_neutral_ones(printed):
     }
     assert keys >= {
         name.partition(".")[2]
-        for name in neutral_keys()
+        for name in keys_omitted_at_default()
         if name.startswith(("Recipe", "Stage", "Self"))
     }
     assert keys >= {"truncate_to_words", "vectors"}

@@ -17,17 +17,17 @@ from recap.core.process import (
     VISIBLE,
     WORKFLOW_VARIABLE,
     GracefulStop,
-    claim,
+    acquire_gpus,
     devices,
     exit_without_workflow,
 )
 
 JOB = """
 import os, sys, time
-from recap.core.process import claim
+from recap.core.process import acquire_gpus
 from recap.core.log import configure
 configure()
-claim(sys.argv[1], int(sys.argv[2]))
+acquire_gpus(sys.argv[1], int(sys.argv[2]))
 print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 sys.stdin.readline()
 """
@@ -95,7 +95,7 @@ def test_a_job_on_the_cpu_takes_none_and_more_processes_than_gpus_are_refused(
     monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
     monkeypatch.setenv(VISIBLE, "a,b")
     with refused(RecapError, "3 processes", "2;", "`processes`"):
-        claim("auto", 3)
+        acquire_gpus("auto", 3)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_without_a_workflow_and_in_a_job_of_slurm_the_gpus_that_were_given_stay(
     monkeypatch.delenv(WORKFLOW_VARIABLE, raising=False)
     if job:
         monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
-    claim("cuda")
+    acquire_gpus("cuda")
     assert os.environ[VISIBLE] == "2,3" and list(tmp_path.iterdir()) == []
 
 

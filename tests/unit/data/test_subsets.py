@@ -10,15 +10,15 @@ from helpers.plans import PARAMS
 from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.core.hashing import value_hash
-from recap.data.corpus import Caption, Corpus, DrawnFrom, write_corpus
+from recap.data.corpus import Caption, Corpus, WebSample, write_corpus
 from recap.data.subsets import (
     Draw,
     WebDraws,
-    asked,
     draw_subset,
-    first_survivors,
     rank,
     read_used,
+    rows_to_fetch,
+    rows_with_pictures,
     subset_size,
     write_used,
     write_wanted,
@@ -150,7 +150,7 @@ def test_a_list_that_is_none_is_refused(tmp_path, text):
         read_used(tmp_path / "used.txt")
 
 
-LINES = DrawnFrom(rows=20_000, held_out=200, seed=0, survival=0.5)
+LINES = WebSample(rows=20_000, held_out=200, seed=0, survival=0.5)
 
 
 def corpus_of(folder, rows, validation, lines=LINES):
@@ -168,7 +168,7 @@ def corpus_of(folder, rows, validation, lines=LINES):
 
 
 def drawn(folder, rows, fraction=0.01, seed=3):
-    validation = set(first_survivors(rows, LINES, dataset="web"))
+    validation = set(rows_with_pictures(rows, LINES, dataset="web"))
     corpus = corpus_of(folder, rows, validation)
     return draw_subset(
         corpus=corpus, name="s", fraction=fraction, unit="pair", seed=seed, out=folder / "s.json"
@@ -195,12 +195,12 @@ def test_few_rows_are_asked_for_and_give_the_draws_of_all_rows(tmp_path):
 
 
 def test_every_surviving_row_is_drawn_alike():
-    lines = DrawnFrom(rows=60, held_out=6, seed=0, survival=0.5)
+    lines = WebSample(rows=60, held_out=6, seed=0, survival=0.5)
     alive = set(range(0, 60, 2)) | {1, 3, 5}
-    kept = alive - set(asked(lines, None, dataset="web"))
+    kept = alive - set(rows_to_fetch(lines, None, dataset="web"))
     counts = dict.fromkeys(kept, 0)
     for seed in range(2000):
-        for row in first_survivors(kept, lines, Draw("pair", 0.1, seed), dataset="web"):
+        for row in rows_with_pictures(kept, lines, Draw("pair", 0.1, seed), dataset="web"):
             counts[row] += 1
     expected = 2000 * 5 / len(kept)
     assert all(abs(count - expected) < 5 * expected**0.5 for count in counts.values())

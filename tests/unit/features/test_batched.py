@@ -6,8 +6,8 @@ from PIL import Image
 
 from helpers.generators import noise_pictures
 from helpers.importing import write_corpus_of
+from recap.core.threads import batched_by_key
 from recap.features import extraction
-from recap.features.ahead import alike
 from recap.features.detectors import Resized, resize_scale
 from recap.features.extraction import Encoder, ExtractionJob, Pictures
 from recap.features.records import ImageFeatures
@@ -35,7 +35,7 @@ from recap.settings.features import SegmentFeatures
     ids=["one key", "the oldest do not wait for ever", "some weigh more"],
 )
 def test_items_that_are_taken_together(items, size, options, batches):
-    assert list(alike(items, size, **options)) == batches
+    assert list(batched_by_key(items, size, **options)) == batches
 
 
 def test_a_picture_is_blue_first_and_fits_both_sides():
@@ -77,7 +77,7 @@ class Means(Encoder):
         return Resized.of(image_id, views[0], short=8, long=16)
 
     def batches(self, items):
-        return alike(items, self.size, key=lambda picture: picture.size)
+        return batched_by_key(items, self.size, key=lambda picture: picture.size)
 
     def __call__(self, pictures):
         self.made.append([each.image_id for each in pictures])

@@ -85,7 +85,7 @@ def test_one_vector_a_box_whatever_the_batches(photos):
         torch.testing.assert_close(store.read([image_id])[0][0], alone, atol=1e-4, rtol=1e-4)
     assert store.path.read_bytes() == extract(photos, "again.h5", threads=3).path.read_bytes()
     about = json.loads(store.attributes["extractor"])
-    assert about["boxes_hash"] == FeatureStore(photos.parent / "boxes.h5").made_by()
+    assert about["boxes_hash"] == FeatureStore(photos.parent / "boxes.h5").extractor_hash()
     assert "batch_size" not in about
 
 

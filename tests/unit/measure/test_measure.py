@@ -9,8 +9,8 @@ from torch import nn
 from helpers.plans import PARAMS, planned
 from recap.measure.steps import Operations, measure, write_steps
 from recap.nn.fast import Linear, fixed_weights
-from recap.plan.amounts import Amounts
 from recap.plan.costs import StepCost, read_costs
+from recap.plan.workload import Workload
 
 CPU = torch.device("cpu")
 
@@ -44,18 +44,18 @@ def test_fused_attention_is_counted():
 @pytest.fixture(scope="module")
 def trained():
     plan = planned(PARAMS, tables=["fusion/t2"])
-    amounts = Amounts(plan)
+    workload = Workload(plan)
     fusion = [
         run
         for run in plan.trained()
         if plan.get("models", run.model).kind == "fusion" and run.stage == "xe"
     ]
-    return amounts, fusion[0]
+    return workload, fusion[0]
 
 
 def test_a_step_of_any_stage_is_measured_at_its_size(trained):
-    amounts, run = trained
-    shape = amounts.training_shape(run)
+    workload, run = trained
+    shape = workload.training_shape(run)
     step = measure(shape, device=CPU)
     row = StepCost(**step["cost"])
     assert step["launches"] > 100 and step["waits"] >= 1
@@ -67,8 +67,8 @@ def test_a_step_of_any_stage_is_measured_at_its_size(trained):
 
 
 def test_more_captions_cost_more_operations_and_bytes(trained):
-    amounts, run = trained
-    shape = amounts.training_shape(run)
+    workload, run = trained
+    shape = workload.training_shape(run)
     twice = replace(shape, inputs=replace(shape.inputs, captions=2 * shape.inputs.captions))
     one, two = (StepCost(**measure(each, device=CPU)["cost"]) for each in (shape, twice))
     assert one.gflop < two.gflop < 2 * one.gflop  # an image is encoded once
@@ -76,15 +76,15 @@ def test_more_captions_cost_more_operations_and_bytes(trained):
 
 
 def test_decoding_keeps_nothing_for_a_backward_pass(trained):
-    amounts, run = trained
-    row = StepCost(**measure(amounts.decoding_shape(run), device=CPU)["cost"])
+    workload, run = trained
+    row = StepCost(**measure(workload.decoding_shape(run), device=CPU)["cost"])
     assert row.work == "decode" and row.saved_mb == 0 and row.gflop > 0
 
 
 @pytest.mark.seconds
 def test_a_plan_reads_the_steps_that_were_written(trained, tmp_path):
-    amounts, run = trained
-    shapes = [amounts.training_shape(run), amounts.decoding_shape(run)]
+    workload, run = trained
+    shapes = [workload.training_shape(run), workload.decoding_shape(run)]
     out = tmp_path / "measured.json"
     assert write_steps(out, device=CPU, tiny=False, compiled=False, shapes=shapes) == 2
     assert [(row.work, row.sizes) for row in read_costs(out)] == [

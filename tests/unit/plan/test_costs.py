@@ -4,9 +4,9 @@ import pytest
 
 from helpers.plans import PARAMS, measured_file, measured_row, planned
 from recap.core.errors import RecapError
-from recap.plan.amounts import Amounts
 from recap.plan.costs import Costs, costs_of, read_costs
 from recap.plan.paths import used_stores
+from recap.plan.workload import Workload
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def plan():
 
 @pytest.fixture(scope="module")
 def shapes(plan):
-    return Amounts(plan).shapes()
+    return Workload(plan).shapes()
 
 
 def test_a_step_of_each_kind_work_and_size_can_be_measured(plan, shapes):

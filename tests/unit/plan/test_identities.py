@@ -9,9 +9,9 @@ from pydantic import PositiveInt
 
 from recap.core.documents import differences
 from recap.core.hashing import value_hash
-from recap.plan.source import identities, neutral_keys
+from recap.plan.source import identities, keys_omitted_at_default
 from recap.settings import CrossEntropy, Recipe
-from recap.settings.base import Strict, neutral
+from recap.settings.base import Strict, omitted_at_default
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "identities.json"
@@ -33,20 +33,20 @@ def test_what_decides_runs_is_that_of_the_golden_file(parts):
     )
 
 
-def test_an_optional_key_is_neutral_while_at_its_default():
+def test_an_optional_key_is_in_no_hash_while_at_its_default():
     class Before(Strict):
         width: PositiveInt = 8
 
     class After(Before):
-        depth: PositiveInt = neutral(2, description="layers")
+        depth: PositiveInt = omitted_at_default(2, description="layers")
 
     assert value_hash(After(depth=2).model_dump(mode="json")) == value_hash(
         Before().model_dump(mode="json")
     )
     assert After(depth=3).model_dump(mode="json") == {"width": 8, "depth": 3}
     assert After.model_validate(After().model_dump(mode="json")).depth == 2
-    assert neutral_keys() | {"After.depth": 2} == neutral_keys()
-    assert neutral_keys()["Recipe.processes"] == 1
+    assert keys_omitted_at_default() | {"After.depth": 2} == keys_omitted_at_default()
+    assert keys_omitted_at_default()["Recipe.processes"] == 1
 
 
 def test_how_a_run_is_computed_is_no_part_of_what_decides_it():

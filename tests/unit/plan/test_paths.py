@@ -14,7 +14,7 @@ from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
 from recap.core.process import VISIBLE
 from recap.plan import jobs
-from recap.plan.outside import line, refuse_missing, requirements
+from recap.plan.outside import line, missing_files, refuse_missing
 from recap.plan.paths import Paths, data_files, feature_files, used_features
 from recap.plan.profiles import load_plan, uses_gpus
 from recap.settings import Execution
@@ -101,12 +101,12 @@ def test_what_a_store_is_made_from_is_missing_while_the_store_is(params, of_the_
     else:
         changed_table(params, features="tiny_imported")
         paths, file, features = paths_of(inputs="in"), "in/regions.tsv", "tiny_imported"
-    (needed,) = requirements(paths)
+    (needed,) = missing_files(paths)
     assert (needed.path, needed.named_by) == (file, f"features/{features}.yaml")
     store = Path(paths.store("tiny_scenes", features))
     store.parent.mkdir(parents=True)
     store.touch()
-    assert requirements(paths) == []
+    assert missing_files(paths) == []
 
 
 def test_auto_means_the_gpu_where_there_is_one(monkeypatch):
@@ -163,7 +163,7 @@ def needing(params, *sources, fetch=True):
 
 def test_what_is_unpacked_brings_its_archive_unless_that_is_there(listed):
     paths = needing(listed, "web/a/x.tsv", "web/a/y.tsv")
-    result = requirements(paths)
+    result = missing_files(paths)
     assert [(each.path, each.how, each.entry.name) for each in result] == [
         ("in/web/a/x.tsv", "unpack", "web/a"),
         ("in/web/a.zip", "fetch", "web/a.zip"),
@@ -173,23 +173,23 @@ def test_what_is_unpacked_brings_its_archive_unless_that_is_there(listed):
     refuse_missing(result, paths)
     Path("in/web").mkdir(parents=True)
     Path("in/web/a.zip").touch()
-    assert [each.path for each in requirements(paths)] == ["in/web/a/x.tsv", "in/web/a/y.tsv"]
+    assert [each.path for each in missing_files(paths)] == ["in/web/a/x.tsv", "in/web/a/y.tsv"]
 
 
 def test_an_archive_of_the_users_own_is_by_hand_and_what_it_holds_is_not(listed):
     paths = needing(listed, "own/b/x.tsv")
-    assert [(each.path, each.how) for each in requirements(paths)] == [
+    assert [(each.path, each.how) for each in missing_files(paths)] == [
         ("in/own/b/x.tsv", "unpack"),
         ("in/own/pack.zip", "hand"),
     ]
     with refused(ConfigError, "in/own/pack.zip"):
-        refuse_missing(requirements(paths), paths)
+        refuse_missing(missing_files(paths), paths)
 
 
 def test_all_missing_files_are_said_at_once_with_address_or_steps_bytes_and_licence(listed, caplog):
     paths = needing(listed, "web/a.zip", "own/pack.zip", "nobody/knows.tsv", fetch=False)
     with caplog.at_level(logging.INFO), pytest.raises(ConfigError) as refusal:
-        refuse_missing(requirements(paths), paths)
+        refuse_missing(missing_files(paths), paths)
     named = "(features/tiny_imported.yaml)"
     assert [record.getMessage() for record in caplog.records] == [
         f"recap: missing: in/web/a.zip {named}; http://h/a.zip or http://i/a.zip; 2 GiB; CC BY 4.0",
@@ -206,7 +206,7 @@ def test_weights_and_tokenizers_of_the_hub_are_said_with_their_revision(listed):
     pairs = {"kind": "bpe", "tokenizer": "hub:openai-community/gpt2", "max_length": 9}
     edited(listed, "datasets/tiny_scenes.yaml", vocabulary=pairs)
     paths = paths_of()
-    needed = {each.path: each for each in requirements(paths)}
+    needed = {each.path: each for each in missing_files(paths)}
     assert {each.how for each in needed.values()} == {"hub"}
     assert needed[f"hub:timm/test_resnet@{'a' * 40}"].entry is None
     assert line(needed["hub:openai-community/gpt2"]).endswith(

@@ -16,7 +16,7 @@ from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
 from recap.cli import options, train
 from recap.core.errors import ConfigError
-from recap.plan.outside import requirements
+from recap.plan.outside import missing_files
 from recap.plan.paths import Paths
 from recap.plan.profiles import row_config, single_run
 from recap.settings import Execution, ExecutionFile, Profile
@@ -116,7 +116,7 @@ def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
         )
         paths, model = Paths(chosen.plan), chosen.spec.model_settings
         missing = {
-            each.path: each.named_by for each in requirements(paths, model) if each.how != "hub"
+            each.path: each.named_by for each in missing_files(paths, model) if each.how != "hub"
         }
         return paths.training_inputs(chosen.run, model), missing
 

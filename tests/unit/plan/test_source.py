@@ -53,7 +53,7 @@ def toy(tmp_path, monkeypatch):
     """Return a function that writes the modules
     of a package `toy` and returns the digest of its `job`."""
     monkeypatch.setattr(source, "_PACKAGE", tmp_path / "toy")
-    caches = (source._parsed, source._meant, source._meanings)
+    caches = (source._parsed, source._resolve_name, source._resolved_names)
 
     def digest(**modules):
         for cached in caches:

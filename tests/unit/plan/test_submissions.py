@@ -8,7 +8,7 @@ import pytest
 from helpers import plans
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.plan.outside import requirements
+from recap.plan.outside import missing_files
 from recap.plan.paths import Paths, data_files, feature_files, sent_parts
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
@@ -35,7 +35,7 @@ def test_an_ensemble_is_sent_as_one_with_the_features_of_the_test_pictures():
     )
     assert "results/mine/data/coco_test2014/corpus.parquet" in data_files(paths)
     assert "results/mine/data/coco_test2014/vocabulary.json" not in data_files(paths)
-    needed = {each.path: each.named_by for each in requirements(paths)}
+    needed = {each.path: each.named_by for each in missing_files(paths)}
     assert needed["resources/coco/test2014.zip"] == "datasets/coco_test2014.yaml"
 
 

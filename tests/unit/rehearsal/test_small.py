@@ -10,7 +10,7 @@ from helpers.refusals import refused
 from recap.core.documents import adapter
 from recap.core.errors import ConfigError
 from recap.plan.jobs import planned_claims
-from recap.plan.outside import requirements
+from recap.plan.outside import missing_files
 from recap.plan.paths import Paths
 from recap.plan.profiles import unchecked_plan
 from recap.settings.kinds import VARIABLE
@@ -106,7 +106,7 @@ def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_tha
     assert bool(choices(short)) == bool(choices(plan))
     asked = planned_claims(short)
     judged = (
-        [each for verdict in judge_claims(asked, tmp_path) for each in verdict.judged]
+        [each for verdict in judge_claims(asked, tmp_path) for each in verdict.comparisons]
         if asked
         else []
     )
@@ -140,11 +140,11 @@ def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(
     monkeypatch.chdir(tmp_path)
     prepared = prepare(paper, params, url="http://127.0.0.1:1", short=False)
     assert all((tmp_path / "inputs" / name).exists() for name in prepared.by_hand)
-    left = [each for each in requirements(Paths(prepared.plan)) if each.how == "hand"]
+    left = [each for each in missing_files(Paths(prepared.plan)) if each.how == "hand"]
     assert left == []
     fetched = [
         each.entry.name
-        for each in requirements(Paths(prepared.plan))
+        for each in missing_files(Paths(prepared.plan))
         if each.how == "fetch" and each.entry.urls
     ]
     assert fetched and all((tmp_path / "site" / name).is_file() for name in fetched)

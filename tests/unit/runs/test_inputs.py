@@ -105,5 +105,5 @@ def test_the_hash_of_images_covers_all_stores_and_no_image_beside_them(paths, tm
         len({one.hash_of([3]), *(each.hash_of([3, 8]) for each in (one, together, other_order))})
         == 4
     )
-    assert one.made_by == one.stores[0].made_by() == grown.made_by
-    assert one.made_by != together.made_by
+    assert one.extractor_hash == one.stores[0].extractor_hash() == grown.extractor_hash
+    assert one.extractor_hash != together.extractor_hash

@@ -12,7 +12,7 @@ from helpers.invented_scores import invented_statistics
 from helpers.plans import PARAMS, planned
 from recap.plan.jobs import papers_with_claims, read_claims
 from recap.settings.params import load_named, names
-from recap.settings.specs import JudgedClaims
+from recap.settings.specs import ClaimsSpec
 from recap.statistics.claims import judge_claims
 from recap.tables.claims import claims_table
 from recap.tables.formats import markdown_table
@@ -80,7 +80,7 @@ def shown(place):
         claims = [
             claim for paper in papers_with_claims(PARAMS) for claim in read_claims(PARAMS, paper)
         ]
-        verdicts = judge_claims(JudgedClaims(scale="paper", claims=claims, tables={}), Path())
+        verdicts = judge_claims(ClaimsSpec(scale="paper", claims=claims, tables={}), Path())
         return plain(markdown_table(claims_table(verdicts, "paper")))
     if place in TABLES:
         return plain(markdown_table(produced(place)))

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.score_files import make_table, write_run
 from recap.plan.run import row_runs
-from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
+from recap.settings.specs import ClaimsSpec, ComparedTable, PrintedTable
 from recap.settings.tables import Claim
 from recap.statistics.claims import FAILS, HOLDS, NO_PROGRAM, NOT_RUN, UNTOLD, judge_claims
 
@@ -26,7 +26,7 @@ def claim(**check):
 
 
 def judged(the_claim, folder, printed=None, **tables):
-    spec = JudgedClaims(scale="small", claims=[the_claim], tables=tables, printed=printed or {})
+    spec = ClaimsSpec(scale="small", claims=[the_claim], tables=tables, printed=printed or {})
     (verdict,) = judge_claims(spec, folder)
     return verdict
 
@@ -56,7 +56,7 @@ class Made:
 def test_a_large_difference_holds_and_the_opposite_does_not(tmp_path):
     example = Made(tmp_path)
     result = example.judged(size=20)
-    each = result.judged[0]
+    each = result.comparisons[0]
     assert result.verdict == HOLDS and each.p < 0.001
     assert each.low < 20 < each.high and each.difference == pytest.approx(20, abs=3)
     assert each.runs == 5
@@ -69,7 +69,7 @@ def test_of_a_small_difference_or_one_seed_nothing_can_be_told(tmp_path):
     assert result.verdict == UNTOLD and "not significant" in result.why
     result = Made(tmp_path, seeds=[1]).judged(size=20)
     assert result.verdict == UNTOLD and "one run" in result.why
-    assert result.judged[0].low > 0
+    assert result.comparisons[0].low > 0
 
 
 def test_a_claim_with_a_comparison_that_fails_does_not_hold(tmp_path):
@@ -86,7 +86,7 @@ def test_runs_that_are_missing_are_counted(tmp_path):
     result = example.judged()
     assert result.verdict == NOT_RUN and "7 of 10 runs" in result.why
     assert example.judged(table="u").verdict == NOT_RUN
-    assert example.judged(table="u", in_place="t").judged[0].table == "t"
+    assert example.judged(table="u", in_place="t").comparisons[0].table == "t"
 
 
 def test_a_table_in_place_is_read_where_the_own_one_has_one_seed(tmp_path):
@@ -95,7 +95,7 @@ def test_a_table_in_place_is_read_where_the_own_one_has_one_seed(tmp_path):
     check = claim(table="t", in_place="u", size=20)
 
     def read(own, other):
-        (result,) = judged(check, tmp_path, t=own, u=other).judged
+        (result,) = judged(check, tmp_path, t=own, u=other).comparisons
         return result.table, result.runs
 
     assert read(one, several) == ("u", 5) and read(several, one) == read(several, several) == (
@@ -110,7 +110,7 @@ def test_a_row_that_a_table_in_place_lacks_is_not_compared_with_and_is_said(tmp_
         table="u", in_place="t", against=["transformer", "larger"], size=20
     )
     assert result.verdict == HOLDS and result.why == "1 comparison not made at this scale"
-    assert [(each.verdict, each.planned) for each in result.judged] == [
+    assert [(each.verdict, each.planned) for each in result.comparisons] == [
         (HOLDS, True),
         (NOT_RUN, False),
     ]
@@ -134,9 +134,9 @@ def test_the_printed_size_is_that_of_the_table_whose_place_another_takes_and_ano
         for stage in ("xe", "scst")
     )
     assert "printed after cross-entropy" in other.why and "printed after" not in same.why
-    assert same.judged[0].printed == 5.0
+    assert same.comparisons[0].printed == 5.0
     assert (
-        example.judged().judged[0].printed is None
+        example.judged().comparisons[0].printed is None
     )  # ZoDIAC has no printed number in the table itself
 
 
@@ -145,7 +145,7 @@ def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_t
     assert other.verdict == UNTOLD and "other data" in other.why
     example = Made(tmp_path / "same", as_printed=True)
     result = example.judged(quoted="q", size=30)
-    assert result.verdict == HOLDS and result.judged[0].difference == pytest.approx(30, abs=3)
+    assert result.verdict == HOLDS and result.comparisons[0].difference == pytest.approx(30, abs=3)
     assert example.judged(printed=80, sign="equal", within=4).verdict == HOLDS
     assert example.judged(printed=50, sign="equal", within=4).verdict == FAILS
     assert example.judged(printed=80, sign="equal", within=0.1).verdict == UNTOLD

@@ -11,7 +11,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.plan.jobs import planned_claims, read_claims
 from recap.settings.tables import Claim
-from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
+from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, ClaimVerdict, ComparisonVerdict
 from recap.tables.claims import verdict_text, write_claims
 
 CLAIM = Claim(
@@ -22,7 +22,7 @@ CLAIM = Claim(
     doubt="100 % off",
     checks=[{"table": "mine/t1", "row": "own", "against": "base", "size": 1.1}],
 )
-JUDGED = Judged(
+JUDGED = ComparisonVerdict(
     CLAIM.checks[0],
     "mine/t1",
     "CIDEr",
@@ -37,7 +37,7 @@ JUDGED = Judged(
     runs=3,
 )
 SETTLED = Claim(id="mine.c2", sentence="four", where="1", settled={"holds": True, "why": "2 + 2"})
-VERDICTS = [Verdict(CLAIM, HOLDS, "", (JUDGED,)), Verdict(SETTLED, HOLDS, "2 + 2")]
+VERDICTS = [ClaimVerdict(CLAIM, HOLDS, "", (JUDGED,)), ClaimVerdict(SETTLED, HOLDS, "2 + 2")]
 
 
 def test_a_scaled_down_verdict_names_its_scale():

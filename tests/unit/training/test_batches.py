@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from helpers.training import CAPTIONS, IMAGES, Store
+from recap.core.threads import prefetch
 from recap.data.vocabulary import CaptionIds
-from recap.features.ahead import prefetch
 from recap.runs.inputs import batch_tensor, caption_tensor
 from recap.training.batches import CaptionBatches
 

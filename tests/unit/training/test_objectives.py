@@ -20,7 +20,7 @@ from recap.training.objectives import (
     CrossEntropyObjective,
     SelfCriticalObjective,
     advantages,
-    of_tokens,
+    gather_log_probabilities,
     policy_numbers,
     sampled_inputs,
 )
@@ -67,7 +67,9 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
         DecodingSettings(beam=3, max_length=4),
     ).scores
     index = PackedIndex(sampled != PAD)
-    log_probabilities = of_tokens(objective.policy(memory, sampled, index), sampled, index)
+    log_probabilities = gather_log_probabilities(
+        objective.log_policy(memory, sampled, index), sampled, index
+    )
     torch.testing.assert_close(log_probabilities.sum(-1), scores, atol=1e-5, rtol=0)
 
 

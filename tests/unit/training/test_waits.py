@@ -66,7 +66,7 @@ def as_on_a_gpu(monkeypatch):
             self.sum().item()
         return asked(self)
 
-    monkeypatch.setattr(rows, "asks", lambda mask: False)
+    monkeypatch.setattr(rows, "is_free_to_read", lambda mask: False)
     monkeypatch.setattr(torch.Tensor, "tolist", tolist)
 
 
@@ -74,7 +74,7 @@ def test_a_self_critical_step_reads_no_number_of_its_pass_with_gradient_before_t
     tmp_path, monkeypatch
 ):
     reads = []
-    policy = SelfCriticalObjective.policy
+    policy = SelfCriticalObjective.log_policy
 
     def noted(self, *args):
         reads.append(list(waits.order))
@@ -83,7 +83,7 @@ def test_a_self_critical_step_reads_no_number_of_its_pass_with_gradient_before_t
     stage = SelfCritical(
         epochs=1, learning_rate=0.01, images_per_batch=5, sampling="beam", samples=3
     )
-    monkeypatch.setattr(SelfCriticalObjective, "policy", noted)
+    monkeypatch.setattr(SelfCriticalObjective, "log_policy", noted)
     loop = training(tmp_path, stage=stage)
     (batch,) = loop.batches.read([list(range(IMAGES))])
     with Waits() as waits:

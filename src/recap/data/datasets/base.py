@@ -15,7 +15,7 @@ from pydantic import Field
 
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
-from recap.data.corpus import Caption, DrawnFrom
+from recap.data.corpus import Caption, WebSample
 from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
 from recap.data.files.images import VIEWS, ImageSource
 from recap.data.tokenizer import clean_tokens, tokenize
@@ -30,8 +30,8 @@ class Built(NamedTuple):
 
     captions: Iterable[Caption]  #: of all splits
     source_sha256: str  #: a hash of the files that they were read from
-    #: where not all pictures were asked for: what draws are shares of (:class:`DrawnFrom`)
-    drawn_from: DrawnFrom | None = None
+    #: where not all pictures were asked for: what draws are shares of (:class:`WebSample`)
+    drawn_from: WebSample | None = None
 
 
 class Reader(Protocol):

@@ -18,9 +18,9 @@ from recap.core.errors import DamagedData, DataError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus import Caption, DrawnFrom, warn_of_part
+from recap.data.corpus import Caption, WebSample, warn_of_part
 from recap.data.datasets.base import Built
-from recap.data.subsets import VALIDATION, first_survivors, rank
+from recap.data.subsets import VALIDATION, rank, rows_with_pictures
 from recap.data.tokenizer import tokenize
 from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
 
@@ -107,8 +107,8 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     if spec.survival is None:
         chosen = rank(usable, dataset=name, unit=VALIDATION, seed=spec.seed)[: spec.val_pairs]
     else:
-        drawn_from = DrawnFrom(count, spec.val_pairs, spec.seed, spec.survival)
-        chosen = first_survivors(usable.tolist(), drawn_from, dataset=name)
+        drawn_from = WebSample(count, spec.val_pairs, spec.seed, spec.survival)
+        chosen = rows_with_pictures(usable.tolist(), drawn_from, dataset=name)
     drawn = np.zeros(usable[-1] + 1, bool)
     drawn[chosen] = True
 

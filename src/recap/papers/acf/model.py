@@ -40,10 +40,18 @@ from torch.nn.functional import logsigmoid, pad
 
 from recap.models.images import Images, InputSpec
 from recap.models.state import Memory
-from recap.models.transformer import DecoderLayer, EncoderLayer, Past
+from recap.models.transformer import DecoderLayer, EncoderLayer, LayerCache
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.layers import NORMS
-from recap.nn.rows import MASKED_SCORE, Rows, constant, fold, fold_keys, fold_mask, unfold
+from recap.nn.rows import (
+    MASKED_SCORE,
+    Rows,
+    captions_to_queries,
+    constant,
+    keys_for_queries,
+    mask_for_queries,
+    queries_to_captions,
+)
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.model import Transformer
 
@@ -90,17 +98,18 @@ class ClusterAttention(MultiHeadAttention):
             )
         q = query.map(self.query).split_heads(self.heads)  # [B, C, H, T, K]
         captions = q.shape[1]
-        k, v, shared = fold_keys(key_value, captions)  # [B', H, N, K]
+        k, v, shared = keys_for_queries(key_value, captions)  # [B', H, N, K]
         # [B', 1, R or 1, N]
-        mask = None if attn_mask is None else fold_mask(attn_mask, query.shape, shared)
-        c = fold(clusters(log_clusters)[:, :, None], shared)  # [B', 1, R, N]
-        scores = (fold(q, shared) * q.shape[-1] ** -0.5) @ k.mT  # [B', H, R, N]
+        mask = None if attn_mask is None else mask_for_queries(attn_mask, query.shape, shared)
+        c = captions_to_queries(clusters(log_clusters)[:, :, None], shared)  # [B', 1, R, N]
+        scores = (captions_to_queries(q, shared) * q.shape[-1] ** -0.5) @ k.mT  # [B', H, R, N]
         if self.reading == "logit_scale":
             weights = _softmax(scores * c, mask)
         else:
             weights = _softmax(scores, mask) * c
             weights = _softmax(weights, mask) if self.reading == "double_softmax" else weights
-        return query.merge_heads(unfold(weights @ v, captions, shared)).map(self.output)
+        attended = queries_to_captions(weights @ v, captions, shared)
+        return query.merge_heads(attended).map(self.output)
 
 
 def clusters(log_clusters: Tensor) -> Tensor:
@@ -342,10 +351,12 @@ class LineClusters(AdaptiveClusters):
         """Eq. 3-6 of rows [B, C, N, D]."""
         new, mean = block_means(self.projected(x), x.token_mask, self.rate, dims=(2,)).unbind(-1)
         log_p = self.stacked_steps([self.steps(new, mean)], before)
-        log_c, carried = self.stacked(chain(log_p[0], self_factor=self.self_factor), log_p, before)
+        log_c, layer_state = self.stacked(
+            chain(log_p[0], self_factor=self.self_factor), log_p, before
+        )
         if self.rate > 1:
             log_c = repeat_blocks(log_c, line_blocks(x.shape[2], self.rate, log_c.device))
-        return log_c, carried
+        return log_c, layer_state
 
     def empty(self, like: Tensor) -> TokenClusters:
         """Return what is known before the first token of the images [B, ...]."""
@@ -368,8 +379,8 @@ class LineClusters(AdaptiveClusters):
         own = log_p[0][..., -1:] if self.self_factor else torch.zeros_like(new)
         chained = torch.cat([past.log_row + log_p[0][..., :-1], own], -1)  # Eq. 5
         row = torch.cat([chained[..., :-1], torch.zeros_like(new)], -1)  # the diagonal is 1
-        log_c, carried = self.stacked(row, log_p, before)
-        return log_c, carried, TokenClusters(prefix, chained)
+        log_c, layer_state = self.stacked(row, log_p, before)
+        return log_c, layer_state, TokenClusters(prefix, chained)
 
     def _row_scores(self, new: Tensor, prefix: Tensor) -> Tensor:
         """Return the scores of Eq. 4 from each token i <= t to token t, [B, C, t + 1]."""
@@ -412,12 +423,12 @@ class GridClusters(AdaptiveClusters):
         log_p = self.stacked_steps([rows, columns], before)
         log_rows = chain(log_p[0], self_factor=self.self_factor)
         log_columns = chain(log_p[1], self_factor=self.self_factor)
-        log_c, carried = self.stacked(
+        log_c, layer_state = self.stacked(
             grid_matrix(log_rows, log_columns, box=self.box), log_p, before
         )
         if self.rate > 1:
             log_c = repeat_blocks(log_c, grid_blocks(*size, self.rate, log_c.device))
-        return log_c[:, None], carried
+        return log_c[:, None], layer_state
 
 
 class Window(nn.Module):
@@ -515,9 +526,9 @@ class ClusterEncoderLayer(EncoderLayer):
         """As `EncoderLayer.forward`; takes and returns what layers hand on for Eq. 6."""
         if self.clusters is None:
             return super().forward(x, attn_mask), ()
-        log_clusters, carried = self.clusters(x, below)
+        log_clusters, layer_state = self.clusters(x, below)
         log_clusters = self.log_clusters(log_clusters)
-        return super().forward(x, attn_mask, log_clusters=log_clusters), carried
+        return super().forward(x, attn_mask, log_clusters=log_clusters), layer_state
 
 
 class LayerClusters(NamedTuple):
@@ -548,7 +559,7 @@ class ClusterDecoderLayer(DecoderLayer):
         image: Any,
         self_mask: Tensor | None,
         cross_mask: Any,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         below: Any = (),
         **others: Any,
     ) -> tuple[Rows, Any]:
@@ -561,7 +572,7 @@ class ClusterDecoderLayer(DecoderLayer):
             log_clusters = self.log_clusters(log_clusters)
             tokens = None
         else:
-            row, above, tokens = self.clusters.step(x, past.carried.tokens, before)
+            row, above, tokens = self.clusters.step(x, past.layer_state.tokens, before)
             # Entries of the cache, from the tokens of each beam.
             entries = row.new_zeros(*row.shape[:2], past.cache.size)
             log_clusters = entries.scatter(2, past.cache.ancestry, row)[:, :, None]

@@ -32,16 +32,16 @@ from recap.models.images import Images, InputSpec, Stream
 from recap.models.state import KeyValueCache, Memory
 from recap.models.transformer import (
     EncoderLayer,
-    Past,
+    LayerCache,
     TokenLayer,
     TransformerDecoder,
-    extended,
     own_mask,
+    with_cached,
 )
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import Dropout, FeedForward, Residual, Stack, grid_table
-from recap.nn.rows import Rows, constant, key_mask, needed
+from recap.nn.rows import Rows, constant, key_mask, none_if_all_true
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
 from recap.papers.transformer.model import Transformer
 
@@ -389,7 +389,7 @@ class StreamEncoder(nn.Module):
         ]
         embedded = self.norm(self.dropout(torch.relu(self.embedding(stream.values))))
         rows = Rows(embedded[:, None])
-        attn_mask = needed(key_mask(stream.mask))
+        attn_mask = none_if_all_true(key_mask(stream.mask))
         for index, layer in enumerate(self.layers):
             rows = run_layer(layer, rows, attn_mask, biases[index % len(biases)], positions)
         return rows.values[:, 0], positions[:, 0].expand(len(stream.values), -1, -1)
@@ -560,7 +560,7 @@ class FusionDecoderLayer(TokenLayer):
         image: Any,
         self_mask: Tensor | None,
         cross_mask: Any,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         below: Any = (),
     ) -> tuple[Rows, Any]:
         """As `TokenLayer.forward`, with `FusionKeyValues` and `Masks` of both streams."""
@@ -568,7 +568,7 @@ class FusionDecoderLayer(TokenLayer):
         def attend(y: Tensor) -> Tensor:
             rows = x.like(y)
             return self.attention(
-                rows, extended(past, self.attention.key_value(rows)), attn_mask=self_mask
+                rows, with_cached(past, self.attention.key_value(rows)), attn_mask=self_mask
             ).values
 
         def fuse(y: Tensor) -> Tensor:
@@ -632,8 +632,8 @@ class Fusion(TransformerDecoder[FusionMemory]):
     ) -> tuple[Tensor, Masks]:
         """Return the masks of the tokens and of both streams."""
         return own_mask(x, cache), (
-            needed(key_mask(memory.second.mask)),
-            needed(key_mask(memory.mask)),
+            none_if_all_true(key_mask(memory.second.mask)),
+            none_if_all_true(key_mask(memory.mask)),
         )
 
     def attention_modules(self) -> list[nn.Identity]:

@@ -34,11 +34,11 @@ from torch.nn.functional import pad
 
 from recap.models.images import Images, InputSpec
 from recap.models.state import LevelMemory, first_vectors
-from recap.models.transformer import DecoderLayer, EncoderLayer, Past, TransformerDecoder
+from recap.models.transformer import DecoderLayer, EncoderLayer, LayerCache, TransformerDecoder
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import Dropout, FeedForward, Residual, Stack, sinusoid_table
-from recap.nn.rows import Rows, key_mask, needed
+from recap.nn.rows import Rows, key_mask, none_if_all_true
 from recap.papers.m2.settings import M2Model
 
 
@@ -128,7 +128,7 @@ class MeshedDecoderLayer(DecoderLayer):
         image: Any,
         self_mask: Tensor | None,
         cross_mask: Any,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         below: Any = (),
         **others: Any,
     ) -> tuple[Rows, Any]:
@@ -206,7 +206,7 @@ class M2(TransformerDecoder[LevelMemory]):
         values, mask = first_vectors(images.main, self.max_vectors, self.padded_to)
         x = self.feature_norm(self.feature_dropout(torch.relu(self.feature_embedding(values))))
         rows = Rows(x[:, None])
-        attn_mask = needed(key_mask(mask))
+        attn_mask = none_if_all_true(key_mask(mask))
         levels = []
         for layer in self.encoder:
             rows = self.run_layer(layer, rows, attn_mask)

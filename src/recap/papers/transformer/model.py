@@ -26,7 +26,7 @@ from recap.models.transformer import DecoderLayer, EncoderLayer, TransformerDeco
 from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import NORMS, Dropout, FeedForward, Residual, Stack, grid_table
-from recap.nn.rows import Rows, constant, key_mask, needed
+from recap.nn.rows import Rows, constant, key_mask, none_if_all_true
 from recap.papers.transformer.settings import TransformerSizes
 
 # builds the attention of a place: encoder, decoder or cross
@@ -112,7 +112,7 @@ class Transformer(TransformerDecoder[Memory]):
         x, mask = self.embed_image(images)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
         masks = mask[:, None], key_mask(mask)
-        token_mask, attn_mask = masks if self.keep_masks else map(needed, masks)
+        token_mask, attn_mask = masks if self.keep_masks else map(none_if_all_true, masks)
         rows = self.run_encoder(Rows(x, token_mask=token_mask), attn_mask)
         return Memory(self.encoder_norm(rows.values)[:, 0], mask)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from recap.settings.base import Layers, Probability, Width, neutral
+from recap.settings.base import Layers, Probability, Width, omitted_at_default
 from recap.settings.models import MODELS, WithHeads
 
 
@@ -28,7 +28,7 @@ class TransformerSizes(WithHeads):
     visual_positions: Literal["none", "grid"] = Field(
         "none", description="grid: fixed codes of row and column"
     )
-    feed_forward_activation: Literal["none", "relu", "gelu"] = neutral("relu")
+    feed_forward_activation: Literal["none", "relu", "gelu"] = omitted_at_default("relu")
 
     @field_validator("visual_positions")
     @classmethod

@@ -36,7 +36,13 @@ from recap.models.explained import Note
 from recap.models.gpt2 import DEVIATION, Gpt2Block, Gpt2Decoder, initialize, load_pretrained
 from recap.models.images import Images, InputSpec
 from recap.models.state import KeyValueCache, LevelMemory, Memory, first_vectors
-from recap.models.transformer import EncoderLayer, Past, TokenLayer, TransformerDecoder, own_mask
+from recap.models.transformer import (
+    EncoderLayer,
+    LayerCache,
+    TokenLayer,
+    TransformerDecoder,
+    own_mask,
+)
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import Dropout, FeedForward, Residual, Stack
@@ -119,7 +125,7 @@ class SelfResurrecting(nn.Module):
 ORDER = "query_attended"  # of the concatenations in the left-overs of VisualGPT's repository
 
 
-class Fusion(nn.Module):
+class CrossFusion(nn.Module):
     """Joins the state a after self-attention with what the encoder's levels E_1 .. E_L gave for it.
 
     srau            Eq. 4 (VisualGPT)
@@ -182,7 +188,7 @@ class VisualBlock(Gpt2Block, TokenLayer):
     """
 
     def __init__(self, settings: VisualGptModel) -> None:
-        fusion = Fusion(settings)
+        fusion = CrossFusion(settings)
         d_model, heads = settings.d_model, settings.heads
         super().__init__(
             d_model=d_model,
@@ -207,7 +213,7 @@ class VisualBlock(Gpt2Block, TokenLayer):
         image: KeyValue,
         self_mask: Tensor | None,
         cross_mask: Tensor | None,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         below: Any = (),
     ) -> tuple[Rows, Any]:
         """As `TokenLayer.forward`."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from recap.data.tokenizer import parts_of_speech
-from recap.settings.base import Layers, Probability, Width, neutral
+from recap.settings.base import Layers, Probability, Width, omitted_at_default
 from recap.settings.figures import FIGURES, ModelFigure
 from recap.settings.kinds import OneOf
 from recap.settings.models import MODELS, WithPaddedVectors
@@ -144,7 +144,7 @@ class GatesFigure(ModelFigure):
     kind: Literal["gates"]
     count: PositiveInt = Field(10, description="captions that are shown beside their images")
     beam: PositiveInt = Field(3, description="beam size of the search")
-    printed: dict[PartOfSpeech, float] = neutral(
+    printed: dict[PartOfSpeech, float] = omitted_at_default(
         {}, description="part of speech -> printed mean visual score (Figure 10)"
     )
 
@@ -188,7 +188,7 @@ class PartsOfSpeechFigure(ModelFigure):
     kind: Literal["parts_of_speech"]
     text: str = Field(min_length=1, description="file of the text, below the profile's inputs")
     title: str = Field(min_length=1, description="what the figure calls the text")
-    printed: dict[PartOfSpeech, float] = neutral(
+    printed: dict[PartOfSpeech, float] = omitted_at_default(
         {},
         description=(
             "part of speech -> by how many percent the printed share in captions is above that in "

@@ -59,12 +59,12 @@ from recap.nn.rows import (
     MASKED_SCORE,
     PackedIndex,
     Rows,
+    captions_to_queries,
     causal_mask,
-    fold,
-    fold_keys,
-    fold_mask,
     key_mask,
-    unfold,
+    keys_for_queries,
+    mask_for_queries,
+    queries_to_captions,
 )
 from recap.papers.xlan.settings import XLanModel, XLinearSizes, XTransformerModel
 
@@ -151,14 +151,15 @@ class XLinear(Attention):
     def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
         """Attend, as `Attention.forward`."""
         captions = query.shape[1]
-        k, v, shared = fold_keys(key_value, captions)  # [B', H, N, K]
+        k, v, shared = keys_for_queries(key_value, captions)  # [B', H, N, K]
         if attn_mask is None:
             attn_mask = k.new_ones(1, 1, 1, k.shape[2], dtype=torch.bool)
         # [B', 1, R or 1, N]
-        mask = fold_mask(attn_mask, query.shape, shared).expand(len(k), -1, -1, -1)
+        mask = mask_for_queries(attn_mask, query.shape, shared).expand(len(k), -1, -1, -1)
         mean_weights = mask.to(v.dtype)
         mean_weights = mean_weights / mean_weights.sum(-1, keepdim=True).clamp(min=1)
-        q = fold(query.map(self.query_key).split_heads(self.heads), shared)  # [B', H, R, K]
+        heads = query.map(self.query_key).split_heads(self.heads)
+        q = captions_to_queries(heads, shared)  # [B', H, R, K]
         pooling = self.joint.weight, self.joint.bias, self.spatial.weight[0], mean_weights
         # Eq. 2-4
         scores, mean = bilinear_pool(
@@ -166,10 +167,10 @@ class XLinear(Attention):
         )
         scores = scores + self.spatial.bias  # [B', H, R, N]; the mean is [B', H, R, J]
         spatial_weights = scores.masked_fill(~mask, MASKED_SCORE).softmax(-1)  # Eq. 3
-        q = fold(query.map(self.query_value).split_heads(self.heads), shared)
+        q = captions_to_queries(query.map(self.query_value).split_heads(self.heads), shared)
         attended = q * (spatial_weights.to(v.dtype) @ v) * self.channel(mean).sigmoid()  # Eq. 5-6
-        self.weights(unfold(spatial_weights, captions, shared))
-        return query.merge_heads(unfold(attended, captions, shared))
+        self.weights(queries_to_captions(spatial_weights, captions, shared))
+        return query.merge_heads(queries_to_captions(attended, captions, shared))
 
 
 def x_linear(settings: XLinearSizes) -> partial[XLinear]:

@@ -51,7 +51,13 @@ from recap.models.base import token_mask
 from recap.models.images import Images, InputSpec
 from recap.models.released import SINUSOID, Options, Release, rename_annotated
 from recap.models.state import PER_BEAM, KeyValueCache, Memory
-from recap.models.transformer import DecoderLayer, Past, TransformerState, extended, own_mask
+from recap.models.transformer import (
+    DecoderLayer,
+    LayerCache,
+    TransformerState,
+    own_mask,
+    with_cached,
+)
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear
 from recap.nn.layers import ACTIVATIONS, dropout
@@ -215,14 +221,14 @@ class ZodiacDecoderLayer(DecoderLayer):
         image: Any,
         self_mask: Tensor | None,
         cross_mask: Any,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         below: Any = (),
         **others: Any,
     ) -> tuple[Rows, Any]:
         """As `DecoderLayer.forward`; what both attentions have averaged over is remembered."""
-        own_pool, cross_pool = (None, None) if past is None else past.carried
+        own_pool, cross_pool = (None, None) if past is None else past.layer_state
         query = x.like(self.around_attention.before(x.values))
-        words = extended(past, self.attention.key_value(query))
+        words = with_cached(past, self.attention.key_value(query))
         attended, own_pool = self.attention.attend(query, words, self_mask, own_pool)
         y = self.around_attention.after(x.values, attended.values)
         query = x.like(self.around_cross.before(y))
@@ -295,7 +301,7 @@ class Zodiac(Transformer):
         return PrefixState(
             memory,
             cache=KeyValueCache.empty(images, 0, device),
-            carried=(),
+            layer_states=(),
             image=(),
             tokens=tokens,
         )

@@ -62,7 +62,7 @@ def test_a_mask_that_hides_nothing_may_be_left_out_only_where_nothing_depends_on
     images = random_images(EXAMPLE, masked=False)
     before = log_probabilities(any_scope, images, tokens), stepwise(any_scope, images, tokens)
     for module in (transformer, shared_transformer):
-        monkeypatch.setattr(module, "needed", lambda mask: mask)
+        monkeypatch.setattr(module, "none_if_all_true", lambda mask: mask)
     after = log_probabilities(any_scope, images, tokens), stepwise(any_scope, images, tokens)
     torch.testing.assert_close(after, before, atol=1e-12, rtol=0)
 

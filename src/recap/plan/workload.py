@@ -69,7 +69,7 @@ class StepShape:
         return self.inputs.captions * self.inputs.words
 
 
-class Amounts:
+class Workload:
     """Numbers of one plan, from its parameter files alone."""
 
     def __init__(self, plan: RunPlan) -> None:

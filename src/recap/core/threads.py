@@ -1,5 +1,4 @@
-"""Work ahead of whoever asks for its results: in threads,
-in the order that is asked for, in batches of a kind."""
+"""Iterators that work in threads, ahead of their reader and in order, and that make batches."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ def prefetch(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
     """
     end = object()
     with closing(
-        in_order(lambda _: next(items, end), repeat(None), threads=1, depth=depth)
+        map_in_threads(lambda _: next(items, end), repeat(None), threads=1, depth=depth)
     ) as ahead:
         for item in ahead:
             if item is end:
@@ -31,7 +30,7 @@ def prefetch(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
             yield item  # type: ignore[misc]
 
 
-def in_order(
+def map_in_threads(
     function: Callable[[Item], Result],
     items: Iterable[Item],
     *,
@@ -60,7 +59,7 @@ def in_order(
             pool.shutdown(cancel_futures=True)
 
 
-def alike(
+def batched_by_key(
     items: Iterable[Item],
     size: int,
     *,

@@ -7,14 +7,14 @@ import pytest
 
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
-from recap.plan.amounts import Amounts, UnknownSize, image_share
 from recap.plan.profiles import named_plan
+from recap.plan.workload import UnknownSize, Workload, image_share
 from recap.settings import Subset
 
 
 @cache
-def amounts_of(paper):
-    return Amounts(named_plan(PARAMS, paper))
+def workload_of(paper):
+    return Workload(named_plan(PARAMS, paper))
 
 
 @pytest.mark.parametrize(
@@ -31,41 +31,41 @@ def test_a_draw_of_pairs_touches_more_images_than_one_of_images(subset, captions
 
 
 def test_small_draws_of_a_large_data_set_use_few_of_its_images():
-    amounts = amounts_of("visualgpt")
-    stores = {run.dataset: run for run in amounts.plan.scored()}
+    workload = workload_of("visualgpt")
+    stores = {run.dataset: run for run in workload.plan.scored()}
     one_percent, seeds = 0.01 * 3_313_333, 4
-    used = amounts.used_images(stores["conceptual_bpe"]) - 5_000 - 15_840
+    used = workload.used_images(stores["conceptual_bpe"]) - 5_000 - 15_840
     # draws of four seeds, the smaller ones within
     assert 0.98 * seeds * one_percent < used < seeds * one_percent
-    assert amounts.used_images(stores["coco_bpe"]) == 123_287  # a figure has all captions
+    assert workload.used_images(stores["coco_bpe"]) == 123_287  # a figure has all captions
 
 
 def test_a_data_set_of_unknown_size_is_named_with_the_key_to_add(params):
     edited(params, "datasets/flickr8k.yaml", annotations="flickr8k/mine.json")
-    amounts = Amounts(planned(params, scale="photos"))
+    workload = Workload(planned(params, scale="photos"))
     with refused(UnknownSize, "datasets/flickr8k.yaml", "`counts: {train: IMAGES"):
-        amounts.counts("flickr8k")
+        workload.counts("flickr8k")
 
 
 def test_streams_of_all_kinds_of_features_at_paper_scale_are_known():
     for paper in ("zodiac", "fusion", "visualgpt"):
-        amounts = amounts_of(paper)
-        for run in amounts.plan.scored():
-            inputs = amounts.step_inputs(run)
+        workload = workload_of(paper)
+        for run in workload.plan.scored():
+            inputs = workload.step_inputs(run)
             assert inputs.vectors >= 36 and inputs.ids, run.features
 
 
 def test_a_store_that_others_are_made_from_holds_the_images_of_all_of_them():
-    amounts = amounts_of("zodiac")
-    crops = amounts.plan.scored()[0]
+    workload = workload_of("zodiac")
+    crops = workload.plan.scored()[0]
     assert (
-        amounts.used_images(replace(crops, features="bottom_up_36"))
-        == amounts.used_images(crops)
+        workload.used_images(replace(crops, features="bottom_up_36"))
+        == workload.used_images(crops)
         == 123_287
     )
     unread = replace(crops, features="clip_rn50_grid")
     # validation and test alone: no run is trained on it
-    assert amounts.used_images(unread) == 10_000
+    assert workload.used_images(unread) == 10_000
 
 
 @pytest.mark.parametrize(("epochs", "warned"), [(4, True), (10, False)])
@@ -75,7 +75,7 @@ def test_a_training_that_ends_within_its_warm_up_is_said_before_it_begins(
     """Five percent of 3,000 scenes are 8 steps an epoch."""
     xe = {"epochs": epochs, "images_per_batch": 20, "schedule": {"kind": "noam", "warmup": 80}}
     edited(params, "recap/recipes/scenes_short.yaml", xe=xe)
-    Amounts(planned(params, tables=["visualgpt/t4"])).warn_of_short_trainings()
+    Workload(planned(params, tables=["visualgpt/t4"])).warn_of_short_trainings()
     said = capsys.readouterr().err
     assert (
         "scenes/image_5/scenes_short/xe: the warm-up of 80 steps" in said
@@ -86,5 +86,5 @@ def test_a_training_that_ends_within_its_warm_up_is_said_before_it_begins(
 
 def test_where_the_size_of_a_data_set_is_unknown_nothing_is_said_of_its_trainings(params, capsys):
     edited(params, "datasets/flickr8k.yaml", counts=None)
-    Amounts(planned(params, scale="photos", tables=["visualgpt/t4"])).warn_of_short_trainings()
+    Workload(planned(params, scale="photos", tables=["visualgpt/t4"])).warn_of_short_trainings()
     assert capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""`recap plan`: one screen of what is missing, tools, disk, trainings and their hours."""
+"""`recap plan`: one page of what is missing, tools, disk, trainings and their hours."""
 
 import subprocess
 import sys
@@ -9,10 +9,10 @@ import pytest
 from helpers.commands import printed
 from helpers.plans import PARAMS, measured_file, measured_row
 from recap.cli.doctor import plan_tools
-from recap.plan.amounts import Amounts
 from recap.plan.costs import costs_of
 from recap.plan.profiles import named_plan
-from recap.plan.screen import reported, table_trainings
+from recap.plan.report import reported, table_trainings
+from recap.plan.workload import Workload
 
 PAPERS = ["acf", "fusion", "visualgpt", "xlan", "zodiac"]
 
@@ -83,7 +83,7 @@ def test_only_tools_that_a_plan_needs_are_asked_for():
 
 def test_hours_are_those_of_a_machine_that_was_measured(folder, capsys):
     plan = plan_of("fusion", "scenes")
-    shapes = Amounts(plan).shapes()
+    shapes = Workload(plan).shapes()
     file = measured_file(
         folder, [measured_row(shape, machine="card", device="cuda") for shape in shapes]
     )
@@ -95,7 +95,7 @@ def test_hours_are_those_of_a_machine_that_was_measured(folder, capsys):
 
 def test_what_was_not_measured_is_counted_named_and_left_out(folder, capsys):
     plan = plan_of("fusion", "scenes")
-    shapes = [shape for shape in Amounts(plan).shapes() if shape.model.kind == "transformer"]
+    shapes = [shape for shape in Workload(plan).shapes() if shape.model.kind == "transformer"]
     file = measured_file(folder, [measured_row(shape) for shape in shapes])
     text = shown(["fusion", "--scale", "scenes", "--measured", str(file)], capsys)
     left = [run for run in plan.trained() if plan.get("models", run.model).kind != "transformer"]

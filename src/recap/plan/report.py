@@ -10,7 +10,7 @@ from textwrap import shorten
 from recap.core.documents import read_json
 from recap.core.errors import aligned, counted
 from recap.plan.costs import Cost, Costs, StoreSize
-from recap.plan.outside import How, Requirement, requirements
+from recap.plan.outside import How, MissingFile, missing_files
 from recap.plan.paths import Paths, used_stores
 from recap.plan.profiles import PAPER
 from recap.plan.run import Run, row_runs
@@ -27,7 +27,7 @@ REPORTS = "reported_hours.json"  # below the parameter files
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportedHours:
     """What somebody reported of a training: a row of the file of reports."""
 
     table: str
@@ -39,7 +39,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Tool:
+class SystemTool:
     """A tool that a plan needs, or that recap can use."""
 
     name: str
@@ -48,10 +48,10 @@ class Tool:
     get: str  #: the command or the page that gets it
 
 
-def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], measure: str) -> str:
+def plan_report(plan: RunPlan, costs: Costs, tools: Sequence[SystemTool], measure: str) -> str:
     """Return all that a person wants to know before the first job; `measure` is the command that
     measures its steps."""
-    missing = requirements(Paths(plan))
+    missing = missing_files(Paths(plan))
     cost_of = {run: costs.training(run) for run in plan.trained()}
     at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
@@ -65,7 +65,7 @@ def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], measure: str) -> 
     return "\n".join(lines)
 
 
-def _missing(plan: RunPlan, missing: Sequence[Requirement]) -> Iterator[str]:
+def _missing(plan: RunPlan, missing: Sequence[MissingFile]) -> Iterator[str]:
     if not missing:
         yield "Outside files: all are here."
         return
@@ -87,7 +87,7 @@ def _missing(plan: RunPlan, missing: Sequence[Requirement]) -> Iterator[str]:
     yield from _columns(list(dict.fromkeys(rows)))  # the files of one archive are one line
 
 
-def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
+def _file(each: MissingFile, inputs: str) -> tuple[str, ...]:
     entry = each.entry
     licence = _cut(entry.licence, 24) if entry else ""
     if each.archive and entry:
@@ -103,14 +103,14 @@ def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
     return each.how, path, size, digest, licence, source
 
 
-def _tools(tools: Sequence[Tool]) -> str:
+def _tools(tools: Sequence[SystemTool]) -> str:
     missing = ", ".join(tool.name for tool in tools if not tool.version)
     if not missing:
         return "Tools: all are here."
     return f"Missing tools: {missing}; `recap doctor` says what each is for and how to get it."
 
 
-def _disk(plan: RunPlan, missing: Sequence[Requirement], costs: Costs, cost_of: CostOf) -> str:
+def _disk(plan: RunPlan, missing: Sequence[MissingFile], costs: Costs, cost_of: CostOf) -> str:
     """Return one line: what is fetched and unpacked, feature stores, weights."""
     whole = [each.entry for each in missing if each.how != "unpack"]
     published = [entry.bytes for entry in whole if entry and entry.bytes]
@@ -177,7 +177,9 @@ def reported(plan: RunPlan, costs: Costs) -> Iterator[str]:
     """Yield what others report of trainings at the paper's scale, each beside our hours."""
     file = plan.params / REPORTS
     for each in (
-        read_json(file, list[Report]) if file.is_file() and plan.profile.scale == PAPER else ()
+        read_json(file, list[ReportedHours])
+        if file.is_file() and plan.profile.scale == PAPER
+        else ()
     ):
         if each.table not in plan.tables:
             continue
