@@ -91,10 +91,8 @@ def _synchronize(client: MlflowClient, store: Path, profile: str, records: list[
 
     Return how many were written.
     """
-    experiments = {
-        name: _experiment(client, name)
-        for name in sorted({record.tags["dataset"] for record in records})
-    }
+    datasets = {record.tags["dataset"] for record in records}
+    experiments = {name: _experiment(client, name) for name in sorted(datasets)}
     missing = {
         (record.key, experiments[record.tags["dataset"]], record.content_hash()): record
         for record in records
