@@ -268,11 +268,9 @@ def _expected_effect(shares: Sequence[float], models: int, preference: bool) -> 
     """Return Cohen's w of expected shares: sqrt(sum of (p1 - p0)^2 / p0 over the cells)."""
     if len(shares) != models or any(not 0 <= share <= 1 for share in shares):
         raise ConfigError(f"--shares: give {models} shares from 0 to 1, one for each system")
+    if preference and abs(sum(shares) - 1) > 0.005:
+        raise ConfigError(f"--shares: the votes of all systems sum to {sum(shares):g}, not to 1")
     if preference:
-        if abs(sum(shares) - 1) > 0.005:
-            raise ConfigError(
-                f"--shares: the votes of all systems sum to {sum(shares):g}, not to 1"
-            )
         return math.sqrt(sum((share - 1 / models) ** 2 * models for share in shares))
     mean = sum(shares) / models
     return math.sqrt(np.var(shares) / (mean * (1 - mean))) if 0 < mean < 1 else 0.0
