@@ -120,12 +120,6 @@ def _experiment(client: MlflowClient, name: str) -> str:
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         return str(client.create_experiment(name, artifact_location=LOCATION))
-    if experiment.artifact_location != LOCATION:
-        raise RecapError(
-            f"experiment {name!r}: its files are in {experiment.artifact_location}, not in "
-            f"{LOCATION}, and that cannot be changed; rename it in MLflow, and run "
-            "the same command again"
-        )
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
     return str(experiment.experiment_id)
