@@ -127,7 +127,7 @@ def timed(read: Reader, ids: list[int]) -> float:
     return time.perf_counter() - start
 
 
-def batches(
+def batches(  # noqa: C901
     folder: Path, images: int = 2000, rounds: int = 40, cold_rounds: int = 6
 ) -> Iterator[dict[str, object]]:
     """Yield the figures of ``store.random_batch``.

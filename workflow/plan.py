@@ -51,11 +51,21 @@ def _needed(workflow: Any) -> list[Any]:
 
 def _reason(dag: Any, job: Any) -> str:
     reason = dag.reason(job)
-    files = list(map(str, job.output))
     if reason.forced:
         return "forced"
-    if missing := sorted(map(str, reason.missing_output)):
-        return f"{listed(missing)} is gone" if any(map(read_record, files)) else NEW
+    missing = sorted(map(str, reason.missing_output))
+    if missing:
+        was_made = any(read_record(str(file)) for file in job.output)
+        return f"{listed(missing)} is gone" if was_made else NEW
+    changed = _changed(reason, job)
+    if changed:
+        return "; ".join(changed)
+    makers = sorted({before.rule.name for before in dag.dependencies[job] if dag.needrun(before)})
+    return f"after {listed(makers)}" if makers else str(reason)
+
+
+def _changed(reason: Any, job: Any) -> list[str]:
+    """Return what is no longer as it was when a job's outputs were made."""
     changed = []
     if reason.incomplete_output:
         changed.append("was interrupted")
@@ -67,15 +77,24 @@ def _reason(dag: Any, job: Any) -> str:
     if reason.code_changed:
         changed.append("the command of its rule changed")
     if reason.input_changed:
-        old, new = set(read_record(files[0]).get("input") or []), set(map(str, job.input))
-        changed += [f"new input {listed(sorted(new - old))}"] if new - old else []
-        changed += [f"no longer input {listed(sorted(old - new))}"] if old - new else []
+        changed += _changed_inputs(job)
     if reason.software_stack_changed:
         changed.append("its software environment changed")
-    if updated := sorted(map(str, reason.updated_input - reason.updated_input_run)):
+    updated = sorted(map(str, reason.updated_input - reason.updated_input_run))
+    if updated:
         changed.append(f"{listed(updated)} changed")
-    makers = sorted({before.rule.name for before in dag.dependencies[job] if dag.needrun(before)})
-    return "; ".join(changed) or (f"after {listed(makers)}" if makers else str(reason))
+    return changed
+
+
+def _changed_inputs(job: Any) -> list[str]:
+    old = set(read_record(str(job.output[0])).get("input") or [])
+    new = set(map(str, job.input))
+    changed = []
+    if new - old:
+        changed.append(f"new input {listed(sorted(new - old))}")
+    if old - new:
+        changed.append(f"no longer input {listed(sorted(old - new))}")
+    return changed
 
 
 def dated_later(workflow: Any) -> str:
@@ -83,15 +102,16 @@ def dated_later(workflow: Any) -> str:
 
     Snakemake would remove what is made from it.
     """
-    jobs = _needed(workflow)
-    files = {str(file) for job in jobs for file in job.input} - {
-        str(file) for job in jobs for file in job.output
-    }
+    inputs = set[str]()
+    outputs = set[str]()
+    for job in _needed(workflow):
+        inputs.update(map(str, job.input))
+        outputs.update(map(str, job.output))
     later = time.time() + _TOLERANCE
-    return min(
-        (file for file in files if os.path.lexists(file) and os.lstat(file).st_mtime > later),
-        default="",
-    )
+    for file in sorted(inputs - outputs):
+        if os.path.lexists(file) and os.lstat(file).st_mtime > later:
+            return file
+    return ""
 
 
 def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
@@ -115,23 +135,31 @@ def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
 
 def changes(old: set[str], new: set[str], stage: str) -> str:
     """Return changed parameters by `repr`: ``xe.epochs 3 -> 5``, ``changed code``."""
-    before, after = [[ast.literal_eval(text) for text in sorted(side)] for side in (old, new)]
-    specs, digests, plain = (
-        [[v for v in side if _kind(v) == kind] for side in (before, after)] for kind in range(3)
-    )
+    old_specs, old_digests, old_values = _parameters(old)
+    new_specs, new_digests, new_values = _parameters(new)
     parts: list[str] = []
-    for first, second in zip(*specs, strict=False):
+    for first, second in zip(old_specs, new_specs, strict=False):
         parts += differences(
             json.loads(first), json.loads(second), {**_KEYS, "stage_settings": stage}
         )
-    if any(digests):
+    if old_digests or new_digests:
         parts.append("changed code")
-    parts += [f"{first!r} -> {second!r}" for first, second in zip(*plain, strict=False)]
+    for first, second in zip(old_values, new_values, strict=False):
+        parts.append(f"{first!r} -> {second!r}")
     return listed(parts) or "its parameters"
 
 
-def _kind(value: Any) -> int:
-    """Return 0 for a spec's JSON, 1 for the digest of a job's source, 2 for other parameters."""
-    if isinstance(value, str) and value.startswith("{"):
-        return 0
-    return 1 if isinstance(value, str) and _DIGEST.fullmatch(value) else 2
+def _parameters(texts: set[str]) -> tuple[list[str], list[str], list[Any]]:
+    """Return specs as JSON, digests of jobs' sources, and other parameters."""
+    specs = []
+    digests = []
+    others = []
+    for text in sorted(texts):
+        value = ast.literal_eval(text)
+        if isinstance(value, str) and value.startswith("{"):
+            specs.append(value)
+        elif isinstance(value, str) and _DIGEST.fullmatch(value):
+            digests.append(value)
+        else:
+            others.append(value)
+    return specs, digests, others

@@ -120,21 +120,18 @@ def write_beside_specs(plan: RunPlan, work: Path) -> None:
     named: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for series, label in plan.labels().items():
         named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label
-    values: dict[str, Any] = {
-        name: {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
-        for name in {run.recipe for run in [*plan.scored(), *plan.trained()]}
-    }
+    values: dict[str, Any] = {}
+    for name in {run.recipe for run in [*plan.scored(), *plan.trained()]}:
+        values[name] = {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
     for name in used_features(plan):
         settings = plan.get("features", name)
         values[f"features/{name}"] = settings.model_dump(
             mode="json", include=set(settings.EXECUTION)
         )
-    dumped = {
-        name: yaml.safe_dump(each, sort_keys=False, allow_unicode=True)
-        for name, each in values.items()
-    }
-    texts = {f"execution/{name}.yaml": text for name, text in dumped.items()}
-    for name, text in {**texts, records.INPUTS: f"{plan.profile.inputs}\n"}.items():
+    texts = {records.INPUTS: f"{plan.profile.inputs}\n"}
+    for name, each in values.items():
+        texts[f"execution/{name}.yaml"] = yaml.safe_dump(each, sort_keys=False, allow_unicode=True)
+    for name, text in texts.items():
         if not (work / name).exists() or (work / name).read_text(encoding="utf-8") != text:
             write_text(work / name, text)
 

@@ -83,7 +83,7 @@ class Killing(Workspace):
         assert status == 0, self.said()
         return None
 
-    def _strike(self, kind: str, process: subprocess.Popen, after: float) -> Killed:
+    def _strike(self, kind: str, process: subprocess.Popen, after: float) -> Killed:  # noqa: C901
         snakemake = psutil.Process(process.pid)
         below, recap = at_work(snakemake)
         while kind == "job" and not recap and process.poll() is None:

@@ -52,7 +52,7 @@ _FAILED = 1  # status where photos have no caption; those that have one are writ
     "recap caption photo.jpg --run results/demo --sample 5 --temperature 0.8 --seed 1",
     "recap caption --together front.png side.png --run results/iu_xray",
 )
-def caption(  # noqa: C901
+def caption(
     photos: Annotated[
         Sequence[str],
         "pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for "
@@ -87,26 +87,16 @@ def caption(  # noqa: C901
     weights: Weights = None,
 ) -> None:
     """Caption photos with a trained run."""
-    if min(n_best, batch_size, 1 if beam is None else beam) < 1:
+    if n_best < 1 or batch_size < 1 or (beam is not None and beam < 1):
         raise ConfigError("--n-best, --beam and --batch-size: must be 1 or more")
     if explain is not None and (together or beam is not None or sample is not None):
         raise ConfigError(
             "--explain: shows one photo and the caption of the run's own beam; leave out "
             "--together, --beam, --sample"
         )
-    from recap.share.photos import find_photos
-
-    files, left_out = find_photos(photos)
-    if left_out:
-        log.info(f"{left_out} files and folders that are no pictures by their names are left out")
-    if not files:
-        raise ConfigError(
-            f"{photos[0]}: holds no picture; name files, folders with pictures, or a pattern in "
-            "quotes"
-        )
+    files = _found(photos)
     begin = time.monotonic()
     acquire_gpus(device)
-    from recap.core.files import atomic_path
     from recap.share.captioner import FORMATS, load
     from recap.share.explain import explained_photos, write_explanations
 
@@ -136,18 +126,39 @@ def caption(  # noqa: C901
     if out is not None or not sys.stdout.isatty():
         results = progress(results, name="captions", unit="photos", total=len(examples))
     failed: list[FailedPhoto] = []
-    lines = FORMATS[format](_captioned(results, failed))
+    _write(FORMATS[format](_captioned(results, failed)), out)
+    if explain is not None:
+        write_explanations(explained_photos(captioner, files), captioner.name, explain)
+    if failed:
+        log.error(f"{len(failed)} of {len(examples)} photos have no caption")
+        sys.exit(_FAILED)
+
+
+def _found(words: Sequence[str]) -> list[Path]:
+    """Return the photos that words name."""
+    from recap.share.photos import find_photos
+
+    files, left_out = find_photos(words)
+    if left_out:
+        log.info(f"{left_out} files and folders that are no pictures by their names are left out")
+    if not files:
+        raise ConfigError(
+            f"{words[0]}: holds no picture; name files, folders with pictures, or a pattern in "
+            "quotes"
+        )
+    return files
+
+
+def _write(lines: Iterable[str], out: Path | None) -> None:
+    """Write a file when all lines are there, or print each as it comes."""
+    from recap.core.files import atomic_path
+
     if out is None:
         for line in lines:
             print(line, end="", flush=True)
     else:
         with atomic_path(out) as temporary:
             temporary.write_text("".join(lines), encoding="utf-8", errors="replace")
-    if explain is not None:
-        write_explanations(explained_photos(captioner, files), captioner.name, explain)
-    if failed:
-        log.error(f"{len(failed)} of {len(examples)} photos have no caption")
-        sys.exit(_FAILED)
 
 
 def _captioned(

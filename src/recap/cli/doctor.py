@@ -181,7 +181,9 @@ def report(examined: Sequence[SystemTool]) -> str:
 
 def plan_tools(plan: RunPlan) -> list[SystemTool]:
     """Return the tools that a plan needs, whether they are here or not."""
-    metrics = {name for run in plan.scored() for name in plan.recipe(run.recipe).evaluation.metrics}
+    metrics = set[str]()
+    for run in plan.scored():
+        metrics.update(plan.recipe(run.recipe).evaluation.metrics)
     needs = {
         "Java": any("java" in METRICS.get(name).needs for name in metrics),
         "SPICE's models": "SPICE" in metrics,

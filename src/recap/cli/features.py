@@ -53,11 +53,6 @@ def extract(
     threads: int = 2,
 ) -> None:
     """Extract features of pictures into a feature store."""
-    files = {
-        name: value
-        for name, value in locals().items()
-        if name not in ("spec", "execution", "part", "done")
-    }
     from recap.features.extraction import ExtractionJob
     from recap.features.write import Part
     from recap.settings.kinds import resolve
@@ -69,7 +64,22 @@ def extract(
         checksums.check(trained)
     if settings.from_pictures:
         acquire_gpus(device)
-    job = ExtractionJob(**files, part=Part.of(part, done) if part and done else None)
+    job = ExtractionJob(
+        corpus=corpus,
+        images=images,
+        inputs=inputs,
+        shards=shards,
+        out=out,
+        device=device,
+        threads=threads,
+        trained=trained,
+        boxes=boxes,
+        cells=cells,
+        products=products,
+        used=used,
+        kept=kept,
+        part=Part.of(part, done) if part and done else None,
+    )
     resolve(settings.extractor)(settings, job)
 
 
@@ -127,15 +137,13 @@ def import_(
     from recap.features.importers import import_features
 
     options: dict[str, Any] = {
+        "kind": "imported",
         "format": format,
+        "sources": [str(path) for path in source],
         "dtype": dtype,
         "grid": grid,
         "rows": rows,
         "names": names,
-    }
-    options |= {
-        "kind": "imported",
-        "sources": [str(path) for path in source],
         "clip_boxes": clip_boxes,
     }
     spec = checked(options, "features:ImportedFeatures")

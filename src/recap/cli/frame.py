@@ -150,16 +150,17 @@ class Parser(argparse.ArgumentParser):
         """Refuse a misspelt option first:
         it also leaves its right form missing, which argparse would say instead."""
         options = re.findall(r"--[\w-]+", self.format_usage()) + ["--help"]
-        names = [word.partition("=")[0] for word in (sys.argv[1:] if args is None else args)]
+        words = sys.argv[1:] if args is None else args
         if any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
-            names = []  # another parser reads them
-        for name in names[: names.index("--") if "--" in names else None]:
-            # A word with a space is a value; the prefix of an option is accepted for it.
-            if (
-                name.startswith("--")
-                and " " not in name
-                and not any(option.startswith(name) for option in options)
-            ):
+            words = []  # another parser reads them
+        for word in words:
+            if word == "--":
+                break
+            name = word.partition("=")[0]
+            if not name.startswith("--") or " " in name:  # a word with a space is a value
+                continue
+            # The prefix of an option is accepted for it.
+            if not any(option.startswith(name) for option in options):
                 self.error(f"there is no option {name}; {nearest(name, options)}")
         return super().parse_known_args(args, namespace)
 
@@ -202,30 +203,13 @@ def argument(parameter: inspect.Parameter) -> tuple[Section | None, str, dict[st
     and what `argparse.ArgumentParser.add_argument` takes for it."""
     annotated = get_origin(parameter.annotation) is Annotated
     kind, *notes = get_args(parameter.annotation) if annotated else [parameter.annotation]
-    section = next((each for each in notes if isinstance(each, Section)), None)
-    own = dict(
-        zip(("help", "metavar"), (each for each in notes if isinstance(each, str)), strict=False)
-    )
-    for each in notes:
-        own |= each if isinstance(each, dict) else {}
+    section, own = _noted(notes)
     shared = {} if "help" in own else SHARED.get(parameter.name, {})
-    if get_origin(kind) in (UnionType, Union):
-        kind = next(each for each in get_args(kind) if each is not NoneType)
-    several = get_origin(kind) is Sequence
-    if several:
-        (kind,) = get_args(kind)
     positional = parameter.kind is not parameter.KEYWORD_ONLY
     required = parameter.default is parameter.empty
-    options: dict[str, Any] = {"action": "store_true"}
-    if kind is not bool:
-        left_out = positional and not required
-        options = {
-            "type": kind if kind in (Path, int, float) else None,
-            "choices": get_args(kind) if get_origin(kind) is Literal else None,
-            "metavar": None if positional else METAVARS.get(kind),
-            "nargs": ("*" if left_out else "+") if several else "?" if left_out else None,
-            "default": None if required else parameter.default,
-        }
+    options = _of_kind(kind, positional=positional, required=required)
+    if "action" not in options and not required:
+        options["default"] = parameter.default
     options |= shared | own
     if options.get("action") == "append":
         options |= {"nargs": None, "default": list(parameter.default)}
@@ -234,3 +218,39 @@ def argument(parameter: inspect.Parameter) -> tuple[Section | None, str, dict[st
     exclusive = section is not None and section.exclusive
     options |= {"dest": parameter.name, "required": required and not exclusive}
     return section, options.pop("flag", f"--{parameter.name.replace('_', '-')}"), options
+
+
+def _noted(notes: Iterable[Any]) -> tuple[Section | None, dict[str, Any]]:
+    """Return the section of an option, and what else its ``Annotated`` says."""
+    section = None
+    texts = []
+    options: dict[str, Any] = {}
+    for note in notes:
+        if isinstance(note, Section):
+            section = note
+        elif isinstance(note, str):
+            texts.append(note)
+        else:
+            options |= note
+    return section, dict(zip(("help", "metavar"), texts, strict=False)) | options
+
+
+def _of_kind(kind: Any, *, positional: bool, required: bool) -> dict[str, Any]:
+    """Return what argparse takes for a type: ``bool``, one value, a value or none, or several."""
+    if get_origin(kind) in (UnionType, Union):
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    if kind is bool:
+        return {"action": "store_true"}
+    options: dict[str, Any] = {}
+    if positional and not required:
+        options["nargs"] = "?"
+    if get_origin(kind) is Sequence:
+        (kind,) = get_args(kind)
+        options["nargs"] = "*" if positional and not required else "+"
+    if kind in (Path, int, float):
+        options["type"] = kind
+    if get_origin(kind) is Literal:
+        options["choices"] = get_args(kind)
+    if not positional:
+        options["metavar"] = METAVARS.get(kind)
+    return options

@@ -255,19 +255,23 @@ def show_report(
     files: Annotated[Paths, "Markdown or text; a folder: its tables and sample captions", "FILE"],
 ) -> None:
     """Print finished reports."""
-    for path in (file for each in files for file in (_tables(each) if each.is_dir() else [each])):
-        if not path.exists():
-            raise ConfigError(f"{path}: no such report; run the workflow first")
-        print(path.read_text(encoding="utf-8"))
+    for file in files:
+        for page in _tables(file) if file.is_dir() else [file]:
+            if not page.exists():
+                raise ConfigError(f"{page}: no such report; run the workflow first")
+            print(page.read_text(encoding="utf-8"))
 
 
 def _tables(folder: Path) -> list[Path]:
     """Return the tables in a profile's folder of reports, each with the captions of its samples."""
-    tables = sorted(
-        path for path in folder.glob("tables/*.md") if path.suffixes != [".paper", ".md"]
-    )
-    captions = {path: folder / "figures" / f"{path.stem}_captions.md" for path in tables}
-    return [file for path in tables for file in (path, captions[path]) if file.exists()]
+    pages = []
+    for table in sorted(folder.glob("tables/*.md")):
+        if table.suffixes != [".paper", ".md"]:
+            pages.append(table)
+            captions = folder / "figures" / f"{table.stem}_captions.md"
+            if captions.exists():
+                pages.append(captions)
+    return pages
 
 
 @RUNS.command("recap runs ls", "recap runs ls demo")
@@ -347,11 +351,9 @@ def show_table(
             f"there is no finished table {table!r}; {nearest(table, {page.stem for page in pages})}"
         )
     for page in matches:
-        print(
-            *([f"{page}:\n"] if len(matches) > 1 else []),
-            page.read_text(encoding="utf-8"),
-            sep="\n",
-        )
+        if len(matches) > 1:
+            print(f"{page}:\n")
+        print(page.read_text(encoding="utf-8"))
 
 
 @ARTIFACTS.command("recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k", name="add")

@@ -16,6 +16,7 @@ from recap.core.process import acquire_gpus, ending_with_us, limited_memory
 from recap.plan.run import row_setting, series_of
 
 if TYPE_CHECKING:
+    from recap.plan.profiles import SingleRun
     from recap.settings.recipes import ExecutionFile, RunSpec
 
 OF_SPEC = Section("a run of a spec, as the workflow trains it")
@@ -39,7 +40,7 @@ RELEASED_SETTING = "a setting of the model that no file of the release has, as t
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
 SET = {"flag": "--set", "action": "append"}
 SHOWN = 2  # captions of a first look of --row
-NEEDED = ("corpus", "vocabulary", "subset", "features", "state", "out")
+NEEDED = ("corpus", "vocabulary", "subset", "features", "state")
 
 
 @command(
@@ -80,29 +81,42 @@ def train(
     out: Annotated[Path | None, "the run folder (with --row: folder of state and run)"] = None,
 ) -> None:
     """Train one stage of one run, given by a spec or by a table row."""
-    values = {**locals(), "changes": tuple(changes)}
     if (row is None) == (spec is None):
         raise ConfigError("give a run with --spec, or a row of a table with --row TABLE/ROW")
-    way, other, section = (
-        ("--spec", "--row", OF_ROW) if row is None else ("--row", "--spec", OF_SPEC)
-    )
-    options = [(each, *argument(each)) for each in train.parameters]
-    unused = [
-        word for each, of, word, _ in options if of == section and values[each.name] != each.default
-    ]
+    files: dict[str, Any] = {
+        "corpus": corpus,
+        "vocabulary": vocabulary,
+        "subset": subset,
+        "features": features,
+        "state": state,
+        "init": init,
+        "weights": weights,
+    }
+    config = {"profile": profile, "scale": scale, "seed": seed, "inputs": inputs}
+    if row is not None:
+        _refuse({**files, "execution": execution}, way="--row", other="--spec")
+        train_row(row, params=params, stage=stage, changes=list(changes), out=out, **config)
+        return
+    of_row = {**config, "stage": stage, "changes": tuple(changes), "params": params}
+    _refuse(of_row, way="--spec", other="--row")
+    missing = [f"--{name}" for name in NEEDED if files[name] is None]
+    if missing or out is None:
+        words = missing if out else [*missing, "--out"]
+        raise ConfigError(f"--spec goes with {', '.join(words)}")
+    run_training(spec=spec, execution=read_execution(execution), out=out, **files)
+
+
+def _refuse(values: dict[str, Any], *, way: str, other: str) -> None:
+    """Refuse options of the other way to name a run, by their parameters."""
+    unused = []
+    for parameter in train.parameters:
+        if parameter.name in values and values[parameter.name] != parameter.default:
+            _, word, _ = argument(parameter)
+            unused.append(word)
     if unused:
         raise ConfigError(
             f"{way} is not for {', '.join(unused)}, which {other} alone knows; leave them out"
         )
-    if row is not None:
-        config = {"profile": profile, "scale": scale, "seed": seed, "inputs": inputs}
-        train_row(row, params=params, stage=stage, changes=list(changes), out=out, **config)
-        return
-    missing = [f"--{name}" for name in NEEDED if values[name] is None]
-    if missing:
-        raise ConfigError(f"--spec goes with {', '.join(missing)}")
-    files = {name: values[name] for name in (*NEEDED, "init", "weights")}
-    run_training(spec=spec, execution=read_execution(execution), **files)
 
 
 def train_row(
@@ -133,9 +147,9 @@ def train_row(
         refuse_missing(missing_files(paths, model if chosen.run.stage == "xe" else None), paths)
         workflow, configfile = snakefile("--row"), folder / "profile.yaml"
         write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        every = [
-            file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)
-        ]
+        every: list[str] = []
+        for names in inputs.values():
+            every += [names] if isinstance(names, str) else names
         results = [file for file in every if file.startswith(f"{paths.results}/")]
         if _snakemake(
             *results, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"
@@ -157,20 +171,23 @@ def train_row(
         out=folder / "run",
     )
     if os.environ.get("RANK", "0") == "0":
-        from recap.data.corpus import Corpus
-        from recap.evaluation.decode import Decoder
-
-        corpus, device = Corpus.read(files.pop("corpus")), chosen.execution.device
-        decoder = Decoder([folder / "run"], chosen.evaluation.evaluation, device=device, **files)
-        references = corpus.captions(None if images else "val")
-        for image, ranked in decoder.candidates(
-            list(images or references)[:SHOWN], "captions"
-        ).items():
-            print(
-                f"image {image}: {decoder.text(ranked[0])!r} (a reference: "
-                f"{references[image][0]!r})"
-            )
+        _print_captions(chosen, folder / "run", images, **files)
         print(f"state and run: {folder}")
+
+
+def _print_captions(
+    chosen: "SingleRun", run: Path, images: Sequence[int], *, corpus: Path, **files: Any
+) -> None:
+    """Print captions of images, or of the validation split, beside a reference each."""
+    from recap.data.corpus import Corpus
+    from recap.evaluation.decode import Decoder
+
+    evaluation = chosen.evaluation.evaluation
+    decoder = Decoder([run], evaluation, device=chosen.execution.device, **files)
+    references = Corpus.read(corpus).captions(None if images else "val")
+    shown = list(images or references)[:SHOWN]
+    for image, ranked in decoder.candidates(shown, "captions").items():
+        print(f"image {image}: {decoder.text(ranked[0])!r} (a reference: {references[image][0]!r})")
 
 
 def _snakemake(*words: str | Path) -> int:

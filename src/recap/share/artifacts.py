@@ -22,14 +22,12 @@ def problems(folder: Path) -> Iterator[str]:
     files are read and compared with the checksums inside them. The folder of a profile has no list:
     the workflow holds its lock.
     """
-    if not folder.is_dir():
-        raise MissingFile(
-            f"{folder}: no such folder; name a folder of results, such as results/demo"
-        )
     files = {file for file in folder.absolute().rglob("*") if file.is_file()}
     lists = {file for file in files if file.name == checksums.NAME}
     if not lists:
-        raise RecapError(f"{folder}: no {checksums.NAME} in it; is this a folder of results?")
+        raise MissingFile(
+            f"{folder}: no {checksums.NAME} in it; name a folder of results, such as results/demo"
+        )
     expected: dict[Path, str] = {}
     for path in sorted(lists):
         try:

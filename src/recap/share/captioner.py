@@ -12,7 +12,6 @@ import json
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -150,10 +149,10 @@ class PhotoCaptioner:
         self.vocabulary = files.vocabulary
         self.features = PhotoFeatures(files.extractors, files.vocabulary, device)
         self.model = load_model(files.run, self.features.inputs).to(device).eval()
+        self.views = 1
         first = files.extractors[0]
-        self.views = (
-            first.rows // first.settings.grid**2 if isinstance(first.settings, GridFeatures) else 1
-        )
+        if isinstance(first.settings, GridFeatures):
+            self.views = first.rows // first.settings.grid**2
 
     def __call__(self, photo: Together) -> str:
         """Return the caption of a photo, or of views
@@ -200,58 +199,61 @@ class PhotoCaptioner:
         """
         if n_best < 1:
             raise DataError("n_best: must be 1 or more")
-        if sample is None and (temperature, seed) != (1.0, 0):
-            raise ConfigError(
-                "temperature and seed: are of captions that are drawn; give sample, too"
-            )
-        if sample is not None and (sample < 1 or beam is not None or n_best > 1):
-            raise ConfigError(
-                "sample: draws 1 or more captions, without a search; leave out beam and n_best"
-            )
-        if not 0.001 <= temperature <= 1000:  # beyond, float32 has no log-probability / temperature
-            raise ConfigError(f"temperature: is {temperature}; give a number from 0.001 to 1000")
-        options = {
-            "n_best": n_best,
-            "batch_size": batch_size,
-            **({} if beam is None else {"beam": beam}),
-        }
+        _check_samples(sample, temperature, seed, searched=beam is not None or n_best > 1)
+        options = {"n_best": n_best, "batch_size": batch_size}
+        if beam is not None:
+            options["beam"] = beam
         settings = validate(DecodingSettings, {**self.decoding.model_dump(), **options}, "captions")
-        find = (
-            partial(self.sample, samples=sample, temperature=temperature) if sample else self.decode
-        )
-        numbered = enumerate(photos, start=1)
-        batches = iter(lambda: list(islice(numbered, batch_size)), [])
-        with closing(prefetch(chain.from_iterable(map(self._read, batches)))) as reading:
-            for names, images in reading:
-                seeds = [
-                    derived_seed(seed, Path(name).name) for name in names if isinstance(name, str)
-                ]
-                try:
-                    ranked = iter([] if images is None else find(images, settings, seeds))
-                except NonFiniteLogits as error:
-                    raise TrainingError(f"{self.run}: {error}, train it again") from error
-                for name in names:
+        with closing(prefetch(self._batches(photos, batch_size))) as reading:
+            for batch in reading:
+                captions = iter(self._captions(batch, settings, sample, temperature, seed))
+                for name in batch.names:
                     if isinstance(name, FailedPhoto):
                         yield name
-                        continue
-                    candidates = next(ranked)
-                    if sample:  # a text may be drawn twice
-                        texts = [
-                            (caption_text(self.vocabulary, each.tokens, settings), each)
-                            for each in candidates
-                        ]
                     else:
-                        texts = list(best_texts(self.vocabulary, candidates, settings).items())
-                    captions = [
-                        Caption(text, each.log_probability, each.score) for text, each in texts
-                    ]
-                    yield PhotoCaptions(name, tuple(captions), sampled=bool(sample))
+                        yield PhotoCaptions(name, next(captions), sampled=sample is not None)
 
-    def decode(
-        self, images: Images, settings: DecodingSettings, seeds: Sequence[int] = ()
-    ) -> list[list[Candidate]]:
-        """Return the captions of each image, best first; no seed decides a search."""
-        endings, ids = ending_ids(settings.rules, self.vocabulary), range(len(images))
+    def _captions(
+        self,
+        batch: _Batch,
+        settings: DecodingSettings,
+        sample: int | None,
+        temperature: float,
+        seed: int,
+    ) -> list[tuple[Caption, ...]]:
+        """Return the captions of each photo of a batch that was read."""
+        if batch.images is None:
+            return []
+        try:
+            if sample is None:
+                found = self.decode(batch.images, settings)
+            else:
+                names = [name for name in batch.names if isinstance(name, str)]
+                seeds = [derived_seed(seed, Path(name).name) for name in names]
+                found = self.sample(
+                    batch.images, settings, seeds, samples=sample, temperature=temperature
+                )
+        except NonFiniteLogits as error:
+            raise TrainingError(f"{self.run}: {error}, train it again") from error
+        captions = []
+        for candidates in found:
+            if sample is None:
+                best = best_texts(self.vocabulary, candidates, settings)
+                texts = list(best.items())
+            else:  # a text may be drawn twice
+                texts = [
+                    (caption_text(self.vocabulary, each.tokens, settings), each)
+                    for each in candidates
+                ]
+            captions.append(
+                tuple(Caption(text, each.log_probability, each.score) for text, each in texts)
+            )
+        return captions
+
+    def decode(self, images: Images, settings: DecodingSettings) -> list[list[Candidate]]:
+        """Return the captions of each image, best first."""
+        endings = ending_ids(settings.rules, self.vocabulary)
+        ids = range(len(images))
         captions = decode_candidates(
             self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=""
         )
@@ -277,10 +279,14 @@ class PhotoCaptioner:
                 captions.append(list(map(Candidate, tokens.tolist(), sums.tolist(), sums.tolist())))
         return captions
 
-    def _read(
-        self, batch: Sequence[tuple[int, Together]]
-    ) -> list[tuple[list[str | FailedPhoto], Images | None]]:
-        """Return numbered photos' names or why they failed, and the others' features."""
+    def _batches(self, photos: Iterable[Together], size: int) -> Iterator[_Batch]:
+        """Yield photos as they are read, some at a time."""
+        numbered = enumerate(photos, start=1)
+        while batch := list(islice(numbered, size)):
+            yield from self._read(batch)
+
+    def _read(self, batch: Sequence[tuple[int, Together]]) -> Iterator[_Batch]:
+        """Yield numbered photos together, or each by itself if the features of one fail."""
         names: list[str | FailedPhoto] = []
         pictures: list[Sequence[Image]] = []
         for number, photo in batch:
@@ -297,12 +303,37 @@ class PhotoCaptioner:
             except RecapError as error:
                 names.append(FailedPhoto(name, str(error)))
         try:
-            return [(names, self.features.read(pictures, self.model) if pictures else None)]
+            images = self.features.read(pictures, self.model) if pictures else None
         except RecapError as error:
-            if len(batch) > 1:  # one photo has no features: each by itself
-                return [part for item in batch for part in self._read([item])]
-            # What makes features calls a photo by its place in the batch.
-            return [([FailedPhoto(name, str(error).replace("image id 0", name))], None)]
+            if len(batch) > 1:
+                for item in batch:
+                    yield from self._read([item])
+            else:
+                # What makes features calls a photo by its place in the batch.
+                reason = str(error).replace("image id 0", name)
+                yield _Batch([FailedPhoto(name, reason)], None)
+        else:
+            yield _Batch(names, images)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Photos that were read together."""
+
+    names: Sequence[str | FailedPhoto]  # in their order
+    images: Images | None  # features of those that did not fail; None: all did
+
+
+def _check_samples(sample: int | None, temperature: float, seed: int, *, searched: bool) -> None:
+    """Refuse options of samples without samples, and samples with options of a search."""
+    if sample is None and (temperature, seed) != (1.0, 0):
+        raise ConfigError("temperature and seed: are of captions that are drawn; give sample, too")
+    if sample is not None and (sample < 1 or searched):
+        raise ConfigError(
+            "sample: draws 1 or more captions, without a search; leave out beam and n_best"
+        )
+    if not 0.001 <= temperature <= 1000:  # beyond, float32 has no log-probability / temperature
+        raise ConfigError(f"temperature: is {temperature}; give a number from 0.001 to 1000")
 
 
 class PhotoFeatures:
@@ -316,7 +347,9 @@ class PhotoFeatures:
     ) -> None:
         self._extractors = extractors
         self._encoders = [photo_encoder(extractor, device) for extractor in extractors]
-        sizes = {name: size for extractor in extractors for name, size in extractor.sizes}
+        sizes: dict[str, int] = {}
+        for extractor in extractors:
+            sizes.update(extractor.sizes)
         self.inputs = InputSpec(sizes, len(vocabulary), vocabulary)
 
     def read(
@@ -340,9 +373,7 @@ class PhotoFeatures:
         wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]
         boxes: Collection[str] = boxed_streams(model, self.inputs)
         if with_boxes:
-            boxes = [
-                name for name in wanted if all(f"{name}/{BOXES}" in arrays for arrays in stored)
-            ]
+            boxes = [name for name in wanted if f"{name}/{BOXES}" in stored[0]]
         streams = {}
         for name in wanted:
             values, mask = _padded([arrays[f"{name}/values"] for arrays in stored])

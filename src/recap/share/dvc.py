@@ -52,13 +52,16 @@ def add_profile(
     """Add a profile, or replace its options, and return its name."""
     import yaml
 
-    name = load_profile(
-        {**read_mapping(file), **({"scale": scale} if scale else {})}, str(file)
-    ).name
+    values = read_mapping(file)
+    if scale:
+        values["scale"] = scale
+    name = load_profile(values, str(file)).name
     config = {"scale": scale, "inputs": inputs, "fetch": "true" if fetch else None}
     pairs = [f"{key}={value}" for key, value in config.items() if value is not None]
     words = ["--sdm", "conda"] if conda else []
-    words += ["--configfile", str(file), *(["--config", *pairs] if pairs else [])]
+    words += ["--configfile", str(file)]
+    if pairs:
+        words += ["--config", *pairs]
     if set("${}\n") & set("".join(words)):
         raise ConfigError(
             f"{shlex.join(words)}: has a dollar sign, a brace or a line break, which DVC takes for "
@@ -76,11 +79,10 @@ def add_profile(
 def push(profile: str | None = None, *, inputs: str | None = None) -> None:
     """Record finished results, of one profile or all that have some,
     in dvc.lock and send them to the DVC remote."""
-    names = (
-        [profile]
-        if profile
-        else [name for name in read_profiles() if Path("results", name).exists()]
-    )
+    if profile:
+        names = [profile]
+    else:
+        names = [name for name in read_profiles() if Path("results", name).exists()]
     if not names:
         raise ConfigError(
             f"{PROFILES}: none of its profiles has results here; run Snakemake before pushing"
@@ -96,11 +98,11 @@ def push(profile: str | None = None, *, inputs: str | None = None) -> None:
         _dvc("commit", "--force", *stages)
         _dvc("push", *stages)
         cache = Path(_dvc("cache", "dir").strip())
-        folders = {path: md5 for path, md5 in outputs(name).items() if md5.endswith(DIR)}
-        write_json(
-            LISTINGS,
-            _listings() | {path: read_json(cache / _place(md5)) for path, md5 in folders.items()},
-        )
+        listings = _listings()
+        for path, md5 in outputs(name).items():
+            if md5.endswith(DIR):
+                listings[path] = read_json(cache / _place(md5))
+        write_json(LISTINGS, listings)
         log.info(
             f"{name}: in the DVC remote {remote}; now commit {LOCK}, {LISTINGS} and .dvc/config to "
             "git: a clone pulls what they name"
@@ -114,8 +116,9 @@ def pull(profile: str | None = None, *, inputs: str | None = None) -> None:
     The remote is not trusted: results are written when every file has the md5 that dvc.lock and the
     listings name.
     """
-    options = {name: _options(name, inputs) for name in ([profile] if profile else read_profiles())}
-    locked = {name: outs for name in options if (outs := outputs(name))}
+    names = [profile] if profile else list(read_profiles())
+    options = {name: _options(name, inputs) for name in names}
+    locked = {name: outputs(name) for name in names if outputs(name)}
     if not locked:
         raise DataError(
             f"{LOCK}: names no results of {', '.join(options)}; `recap artifacts push` adds them"
@@ -170,9 +173,9 @@ def outputs(profile: str) -> dict[str, str]:
     """
     folders = (f"results/{profile}/", f"reports/{profile}/")
     try:
-        outs = [
-            out for stage in read_mapping(LOCK)["stages"].values() for out in stage.get("outs", [])
-        ]
+        outs: list[Any] = []
+        for stage in read_mapping(LOCK)["stages"].values():
+            outs += stage.get("outs", [])
         return {out["path"]: out["md5"] for out in outs if f"{out['path']}/".startswith(folders)}
     except (KeyError, TypeError, AttributeError) as error:
         raise DamagedData(

@@ -39,15 +39,12 @@ def find_photos(words: Iterable[str | Path]) -> tuple[list[Path], int]:
     for word in map(str, words):
         path = Path(word)
         if path.is_dir():
-            entries = sorted(path.iterdir())
-            shown = [
-                entry
-                for entry in entries
-                if entry.suffix.lower() in endings and not entry.name.startswith(".")
-            ]
-            pictures = [entry for entry in shown if entry.is_file()]
-            files += pictures
-            left_out += len(entries) - len(pictures)
+            for entry in sorted(path.iterdir()):
+                hidden = entry.name.startswith(".")
+                if entry.suffix.lower() in endings and not hidden and entry.is_file():
+                    files.append(entry)
+                else:
+                    left_out += 1
         elif not path.exists() and any(char in word for char in "*?["):
             matches = sorted(glob(word, recursive=True))  # noqa: PTH207 - Path.glob wants the folder apart
             files += [Path(match) for match in matches if Path(match).is_file()] or [path]

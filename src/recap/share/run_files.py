@@ -137,35 +137,44 @@ def find_run_files(
     run = _chosen_run(run)
     check(run / CONFIG)
     made_from: _MadeFrom = validate(_MadeFrom, read_mapping(run / CONFIG), str(run / CONFIG))
-    spec, results = made_from.spec, results_of(run)
+    spec = made_from.spec
+    results = results_of(run)
+    if vocabulary is None and (run / VOCABULARY).is_file():
+        vocabulary = run / VOCABULARY
+    elif vocabulary is None and results is not None:
+        vocabulary = results / "data" / spec.dataset / VOCABULARY
+    vocabulary = _present(vocabulary, run, "vocabulary", ConfigError)
+    words = load_vocabulary(vocabulary)
+    if (run / FEATURES).is_file() and not features:  # an exported folder
+        check_inputs(run, vocabulary, words, [])
+        extractors = _read_extractors(run, weights)
+    else:
+        paths: Sequence[Path | None] = features or _store_paths(spec, results) or [None]
+        stores = [FeatureStore(_present(path, run, "features", MissingFeatures)) for path in paths]
+        check_inputs(run, vocabulary, words, stores)
+        extractors = [extractor_of(store, weights) for store in stores]
+    name = made_from.name or _name(made_from, results)
+    return RunFiles(run, name, words, extractors, _decoding(run, made_from))
+
+
+def _name(made_from: _MadeFrom, results: Path | None) -> str:
+    """Return what a run is called: its row in the tables of its results, seed and stage."""
+    spec = made_from.spec
     series = f"{row_setting(vars(spec))}/{made_from.stage}"
     tables = {table["table"]: table["rows"] for table in read_tables(results)} if results else {}
     label = labels(tables, [series])[series]
-    source = (
-        made_from.released.file if made_from.released else f"seed {spec.seed} {made_from.stage}"
-    )
+    if made_from.released:
+        return f"{label} {made_from.released.file}"
+    return f"{label} seed {spec.seed} {made_from.stage}"
 
-    own = run / VOCABULARY
-    beside = results / "data" / spec.dataset / VOCABULARY if results else None
-    vocabulary = _present(
-        vocabulary or (own if own.is_file() else beside), run, "vocabulary", ConfigError
-    )
-    words, exported = load_vocabulary(vocabulary), (run / FEATURES).is_file() and not features
-    paths: Sequence[Path | None] = (
-        [] if exported else features or _store_paths(spec, results) or [None]
-    )
-    stores = [FeatureStore(_present(path, run, "features", MissingFeatures)) for path in paths]
-    check_inputs(run, vocabulary, words, stores)
-    extractors = (
-        _read_extractors(run, weights)
-        if exported
-        else [extractor_of(store, weights) for store in stores]
-    )
 
+def _decoding(run: Path, made_from: _MadeFrom) -> DecodingSettings:
+    """Return how captions of a run are decoded: as its test captions were, if there are any."""
+    if made_from.decoding is not None:
+        return made_from.decoding
     scores = scores_of(run)
-    decoding = made_from.decoding or (read_metrics(scores).decoding if scores else None)
-    decoding = decoding if isinstance(decoding, DecodingSettings) else DecodingSettings()
-    return RunFiles(run, made_from.name or f"{label} {source}", words, extractors, decoding)
+    decoding = read_metrics(scores).decoding if scores else None
+    return decoding if isinstance(decoding, DecodingSettings) else DecodingSettings()
 
 
 def _chosen_run(folder: Path) -> Path:
@@ -209,17 +218,15 @@ def _store_paths(spec: _Spec, results: Path | None) -> list[Path]:
         return []
     folder = results / "features" / spec.dataset
     with reading(folder, ConfigError):
-        parts = (
-            [spec.features]
-            if (folder / f"{spec.features}.h5").is_file()
-            else spec.features.split("+")
-        )
-        owns = [folder / f"{part}.h5" for part in parts]
-        others = [sorted(folder.parent.glob(f"*/{escape(own.name)}")) for own in owns]
-        return [
-            own if own.is_file() or not other else other[0]
-            for own, other in zip(owns, others, strict=True)
-        ]
+        whole = folder / f"{spec.features}.h5"
+        if whole.is_file():
+            return [whole]
+        stores = []
+        for part in spec.features.split("+"):
+            own = folder / f"{part}.h5"
+            others = sorted(folder.parent.glob(f"*/{escape(own.name)}"))
+            stores.append(own if own.is_file() or not others else others[0])
+        return stores
 
 
 def results_of(run: Path) -> Path | None:
@@ -245,11 +252,9 @@ def extractor_of(store: FeatureStore, weights: Path | None) -> Extractor:
         sizes=[(name, store.shape(name)[1]) for name in store.streams],
         rows=int(store.rows(store.ids[:1].tolist())[0]),
     )
-    return (
-        extractor
-        if weights
-        else replace(extractor, weights=_weights(extractor.settings, store.path))
-    )
+    if weights is None:
+        return replace(extractor, weights=_weights(extractor.settings, store.path))
+    return extractor
 
 
 def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
@@ -266,7 +271,8 @@ def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
         above = store.absolute().parents  # features/<dataset>, features, results/<profile>, ...
         inputs = noted_inputs(above[2]) if len(above) > 2 else None
         places = [inputs / name] if inputs else []
-        places += [root / folder / name for root in (Path(), *above) for folder in (_INPUTS, "")]
+        for root in (Path(), *above):
+            places += [root / _INPUTS / name, root / name]
     path = next(filter(Path.is_file, places), None)
     if path is None:
         raise MissingFeatures(

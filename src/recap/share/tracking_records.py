@@ -110,24 +110,17 @@ def _run_record(
     """Return the record of one stage of one seed."""
     setting, seed_folder, stage = path.rsplit("/", 2)
     seed = seed_folder.removeprefix("seed-")
-    run, scores = results / "runs" / path, results / "scores" / path
-    evaluated = [
-        file for name in ("metrics.json", "captions.test.json") if (file := scores / name).exists()
-    ]
-    files = [run / "config.yaml", run / "history.csv", run / "training.json", *evaluated]
-    for file in files:
+    run = results / "runs" / path
+    scores = results / "scores" / path
+    captions = scores / "captions.test.json"
+    evaluated = [file for file in (scores / "metrics.json", captions) if file.exists()]
+    for file in (run / "config.yaml", run / "history.csv", run / "training.json", *evaluated):
         check(file)
-    names = setting_names(setting)
-    # The settings as flat params; the file itself, an artifact, has the hashes of its inputs.
-    config = run / "config.yaml"
-    settings = validate(
-        dict[str, JsonValue], read_mapping(config).get("spec", {}), f"{config}: spec"
-    )
-    leaves = {key: value for key, value in flat(settings).items() if value != {}}
-    params = {
-        key: value if isinstance(value, str) else json.dumps(value) for key, value in leaves.items()
-    }
+    artifacts = [run / "config.yaml"]
+    if captions in evaluated:
+        artifacts.append(captions)
     ended = int((run / "training.json").stat().st_mtime * 1000)
+    names = setting_names(setting)
     record = Record(
         key=f"{profile}/{path}",
         name=f"{label} seed {seed} {stage}",
@@ -138,14 +131,31 @@ def _run_record(
         started=ended,
         ended=ended,
         description=f"{descriptions.get(setting, '')}Seed {seed}, {STAGE_NAMES.get(stage, stage)}.",
-        params={"label": label, **params},
+        params={"label": label, **_settings(run / "config.yaml")},
         history=_history(run / "history.csv"),
-        artifacts={
-            file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")
-        },
+        artifacts={file.name: file for file in artifacts},
     )
-    with reading(run / "training.json", RecapError):  # a number may have any length
-        for name, value in read_json(run / "training.json", dict[str, Any]).items():
+    _add_training(record, run / "training.json")
+    if record.scores_folder:
+        _add_scores(record, scores)
+    return record
+
+
+def _settings(config: Path) -> dict[str, str]:
+    """Return the settings of a run, flat; the file itself, an artifact, has its inputs' hashes."""
+    spec = read_mapping(config).get("spec", {})
+    settings = flat(validate(dict[str, JsonValue], spec, f"{config}: spec"))
+    texts = {}
+    for key, value in settings.items():
+        if value != {}:
+            texts[key] = value if isinstance(value, str) else json.dumps(value)
+    return texts
+
+
+def _add_training(record: Record, file: Path) -> None:
+    """Add the numbers and the words of training.json to a record, and when the run began."""
+    with reading(file, RecapError):  # a number may have any length
+        for name, value in read_json(file, dict[str, Any]).items():
             if name.endswith("_hash"):
                 continue
             if isinstance(value, bool | str):
@@ -154,20 +164,23 @@ def _run_record(
                 number = "training_seconds" if name == "seconds" else name
                 record.numbers[number] = _SCALE.get(name, 1) * float(value)
         record.started -= int(record.numbers.get("training_seconds", 0) * 1000)
-    if record.scores_folder:
-        metrics = read_metrics(scores)
-        for name, value in metrics.scores.items():
-            try:
-                scale = column_info(name).scale
-            except KeyError:
-                raise UnknownName(
-                    f"{scores / 'metrics.json'}: no metric gives {name!r}; {HINT}"
-                ) from None
-            if value is not None:
-                record.scores[name] = round(scale * value, 4)  # as tables show it
-        record.tags["signature"] = metrics.signature
-        record.tags |= {f"not_run.{name}": reason for name, reason in metrics.not_run.items()}
-    return record
+
+
+def _add_scores(record: Record, folder: Path) -> None:
+    """Add the scores to a record, as tables show them, and why others were not computed."""
+    metrics = read_metrics(folder)
+    for name, value in metrics.scores.items():
+        try:
+            scale = column_info(name).scale
+        except KeyError:
+            raise UnknownName(
+                f"{folder / 'metrics.json'}: no metric gives {name!r}; {HINT}"
+            ) from None
+        if value is not None:
+            record.scores[name] = round(scale * value, 4)
+    record.tags["signature"] = metrics.signature
+    for name, reason in metrics.not_run.items():
+        record.tags[f"not_run.{name}"] = reason
 
 
 def _history(path: Path) -> list[tuple[str, float, int]]:
@@ -177,13 +190,10 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
         with path.open(encoding="utf-8", newline="") as file:
             for line in csv.DictReader(file):
                 epoch = int(line.pop("epoch"))
-                numbers = {
-                    name: _SCALE.get(name, 1) * float(text) for name, text in line.items() if text
-                }
-                points += [
-                    (_EPOCH_NAMES.get(name, name), number, epoch)
-                    for name, number in numbers.items()
-                ]
+                for name, text in line.items():
+                    if text:
+                        number = _SCALE.get(name, 1) * float(text)
+                        points.append((_EPOCH_NAMES.get(name, name), number, epoch))
     except (KeyError, ValueError, TypeError) as error:
         raise DamagedFile(
             f"{path}: not a history of training ({error}); delete it and train this run again"
@@ -194,7 +204,10 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
 def finished_runs(results: Path) -> list[Record]:
     """Return the finished runs of all profiles below a folder, under the labels of their tables."""
     folders = sorted(path.parent for path in results.glob("*/runs"))
-    return [record for folder in folders for record in read_runs(folder.name, folder)]
+    records = []
+    for folder in folders:
+        records += read_runs(folder.name, folder)
+    return records
 
 
 def find_run(runs: Sequence[Record], name: str) -> Record:
@@ -204,8 +217,9 @@ def find_run(runs: Sequence[Record], name: str) -> Record:
     matches = [run for run in runs if name in (run.key, run.name) or path == run.folder.absolute()]
     matches = matches or [run for run in runs if name in run.key or name in run.name]
     if len(matches) > 1:
-        first, second = (run.key for run in matches[:2])
-        raise UnknownName(f"{name!r} is in {len(matches)} runs, such as {first} and {second}")
+        raise UnknownName(
+            f"{name!r} is in {len(matches)} runs, such as {matches[0].key} and {matches[1].key}"
+        )
     if not matches:
         names = {run.name for run in runs}
         raise UnknownName(

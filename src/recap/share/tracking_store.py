@@ -91,10 +91,8 @@ def _synchronize(client: MlflowClient, store: Path, profile: str, records: list[
 
     Return how many were written.
     """
-    experiments = {
-        name: _experiment(client, name)
-        for name in sorted({record.tags["dataset"] for record in records})
-    }
+    datasets = {record.tags["dataset"] for record in records}
+    experiments = {name: _experiment(client, name) for name in sorted(datasets)}
     missing = {
         (record.key, experiments[record.tags["dataset"]], record.content_hash()): record
         for record in records
@@ -122,12 +120,6 @@ def _experiment(client: MlflowClient, name: str) -> str:
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         return str(client.create_experiment(name, artifact_location=LOCATION))
-    if experiment.artifact_location != LOCATION:
-        raise RecapError(
-            f"experiment {name!r}: its files are in {experiment.artifact_location}, not in "
-            f"{LOCATION}, and that cannot be changed; rename it in MLflow, and run "
-            "the same command again"
-        )
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
     return str(experiment.experiment_id)

@@ -74,7 +74,9 @@ def _votes(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any]:
     votes: dict[int, list[str]] = defaultdict(list)  # image -> systems voted for
     for item, answer in rated:
         votes[item.image_id].append(item.systems[int(answer) - 1])
-    counts = Counter(vote for image in votes.values() for vote in image)
+    counts = Counter[str]()
+    for of_image in votes.values():
+        counts.update(of_image)
     return {
         "systems": {
             name: {"votes": counts[name], **share(counts[name], len(rated))} for name in systems
@@ -119,9 +121,11 @@ def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> dict[
     import krippendorff
     from statsmodels.stats.inter_rater import fleiss_kappa
 
-    counts = np.array(
-        [[list(each).count(answer) for answer in answers] for each in ratings if len(each) > 1]
-    )
+    rows = []
+    for of_item in ratings:
+        if len(of_item) > 1:
+            rows.append([list(of_item).count(answer) for answer in answers])
+    counts = np.array(rows)
     if not len(counts) or (counts.sum(axis=0) > 0).sum() < 2:
         return {
             "fleiss_kappa": None,
@@ -264,11 +268,9 @@ def _expected_effect(shares: Sequence[float], models: int, preference: bool) -> 
     """Return Cohen's w of expected shares: sqrt(sum of (p1 - p0)^2 / p0 over the cells)."""
     if len(shares) != models or any(not 0 <= share <= 1 for share in shares):
         raise ConfigError(f"--shares: give {models} shares from 0 to 1, one for each system")
+    if preference and abs(sum(shares) - 1) > 0.005:
+        raise ConfigError(f"--shares: the votes of all systems sum to {sum(shares):g}, not to 1")
     if preference:
-        if abs(sum(shares) - 1) > 0.005:
-            raise ConfigError(
-                f"--shares: the votes of all systems sum to {sum(shares):g}, not to 1"
-            )
         return math.sqrt(sum((share - 1 / models) ** 2 * models for share in shares))
     mean = sum(shares) / models
     return math.sqrt(np.var(shares) / (mean * (1 - mean))) if 0 < mean < 1 else 0.0

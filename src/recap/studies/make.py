@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +58,7 @@ def make_study(
     references = _references(data, raw=study.raw_references)
     shown = _captions(study, captions, data, references)
     raters = study_items(study, sorted(references.keys() - study.gold.captions.keys()))
-    used = {item.image_id for rater in raters for item in rater}
+    used = {item.image_id for item in chain.from_iterable(raters)}
     gold = gold_items(study, references, used)
 
     # Each picture gets a name that says nothing.
@@ -95,8 +95,12 @@ def latin_square(size: int) -> list[list[int]]:
     are ``size`` orders, of an odd one twice as many.
     """
     first = [0] + [(step + 1) // 2 if step % 2 else size - step // 2 for step in range(1, size)]
-    square = [[(number + row) % size for number in first] for row in range(size)]
-    return square if size % 2 == 0 else square + [order[::-1] for order in square]
+    square = []
+    for row in range(size):
+        square.append([(number + row) % size for number in first])
+    if size % 2 == 0:
+        return square
+    return square + [order[::-1] for order in square]
 
 
 def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
@@ -130,23 +134,16 @@ def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
                 # The raters of one image begin at different rows
                 # of the square, and so does each rater's next image.
                 rows = random.permutation(len(square))
-                orders = [
-                    square[rows[(place + repetition) % len(square)]] for place in range(len(shown))
-                ]
-                chosen = [[systems[number] for number in order] for order in orders]
-                raters.append(
-                    [
-                        _item(setup, image, own)
-                        for (setup, image), own in zip(shown, chosen, strict=True)
-                    ]
-                )
+                items = []
+                for place, (setup, image) in enumerate(shown):
+                    order = square[rows[(place + repetition) % len(square)]]
+                    items.append(_item(setup, image, [systems[number] for number in order]))
+                raters.append(items)
                 continue
             for shift in range(len(systems)):
-                order = [systems[(place + shift) % len(systems)] for place in range(len(shown))]
-                items = [
-                    _item(setup, image, [own])
-                    for (setup, image), own in zip(shown, order, strict=True)
-                ]
+                items = []
+                for place, (setup, image) in enumerate(shown):
+                    items.append(_item(setup, image, [systems[(place + shift) % len(systems)]]))
                 raters.append([items[place] for place in random.permutation(len(items))])
     return raters
 
@@ -186,12 +183,16 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
         if study.kind == "preference":
             captions = [own, *_of_others(image, references, len(study.systems) - 1, random)]
             order = random.permutation(len(captions)).tolist()
-            captions, right = [captions[index] for index in order], {BEST: str(1 + order.index(0))}
+            captions = [captions[index] for index in order]
+            right = {BEST: str(1 + order.index(0))}
         else:
             shown = "own" if place % 2 == 0 else "other"
             captions = [own] if shown == "own" else _of_others(image, references, 1, random)
-            answers = {question.id: getattr(question.gold, shown) for question in study.questions}
-            right = {question: answer for question, answer in answers.items() if answer is not None}
+            right = {}
+            for question in study.questions:
+                answer = getattr(question.gold, shown)
+                if answer is not None:
+                    right[question.id] = answer
         items.append(Item(image_id=image, captions=captions, pictures=[], right=right))
     return items
 
@@ -200,7 +201,7 @@ def _of_others(
     image: int, references: Mapping[int, list[str]], count: int, random: np.random.Generator
 ) -> list[str]:
     """Return captions of different images with the fewest words in common with an image's own."""
-    own = {word for caption in references[image] for word in caption.lower().split()}
+    own = set(" ".join(references[image]).lower().split())
     others = sorted(set(references) - {image})
     sample = [others[index] for index in random.permutation(len(others))[:_CANDIDATES]]
     captions = [str(random.choice(references[other])) for other in sample]
@@ -225,7 +226,10 @@ def _references(corpus: Corpus, *, raw: bool) -> dict[int, list[str]]:
         images = corpus.image_id[corpus.rows(SPLIT)].tolist()
         for image, words in zip(images, corpus.token_lists(SPLIT), strict=True):
             texts.setdefault(image, []).append(" ".join(words))
-    return {image: [plain(text) or EMPTY for text in captions] for image, captions in texts.items()}
+    shown = {}
+    for image, captions in texts.items():
+        shown[image] = [plain(text) or EMPTY for text in captions]
+    return shown
 
 
 def _captions(
@@ -238,8 +242,8 @@ def _captions(
 
     Those of people are drawn from references.
     """
-    pairs = [(setup.id, system) for setup in study.setups for system in study.systems]
-    models = {(setup, system.id) for setup, system in pairs if not system.reference}
+    pairs = list(product(study.setups, study.systems))
+    models = {(setup.id, system.id) for setup, system in pairs if not system.reference}
     if wrong := sorted(models ^ files.keys()):
         wanted = ", ".join("/".join(pair) for pair in sorted(models))
         raise DataError(
@@ -247,13 +251,14 @@ def _captions(
         )
     captions = {}
     for setup, system in pairs:
+        pair = (setup.id, system.id)
         if system.reference:
-            random = generator(study.seed, "study", "references", setup, system.id)
+            random = generator(study.seed, "study", "references", *pair)
             texts = {image: str(random.choice(own)) for image, own in references.items()}
         else:
-            check(files[setup, system.id])
-            texts = read_captions(files[setup, system.id], corpus, SPLIT)
-        captions[setup, system.id] = {image: plain(text) or EMPTY for image, text in texts.items()}
+            check(files[pair])
+            texts = read_captions(files[pair], corpus, SPLIT)
+        captions[pair] = {image: plain(text) or EMPTY for image, text in texts.items()}
     return captions
 
 

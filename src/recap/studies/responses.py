@@ -8,7 +8,7 @@ import json
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -114,8 +114,19 @@ def valid_response(values: Any, sheets: Sheets) -> Response:
         raise DataError("is a response to another study, or to an earlier version of this one")
     if response.sheet not in sheets.by_id:
         raise DataError(f"names sheet {response.sheet[:40]!r}, which the study does not have")
+    _check_answers(response, sheets)
+    if not response.consent:
+        raise DataError("does not say that the rater agreed to take part")
+    if response.finished and not any(response.answers.values()):
+        raise DataError("has no answer")
+    return response
+
+
+def _check_answers(response: Response, sheets: Sheets) -> None:
+    """Refuse answers to what the sheet does not ask."""
     items = sheets.by_id[response.sheet].numbered
-    if unknown := sorted((response.answers.keys() | response.seconds) - items.keys()):
+    unknown = sorted((response.answers.keys() | response.seconds) - items.keys())
+    if unknown:
         raise DataError(
             f"names item {unknown[0][:40]!r}, which sheet {response.sheet} does not have"
         )
@@ -126,11 +137,6 @@ def valid_response(values: Any, sheets: Sheets) -> Response:
                     f"item {number}, question {question[:40]!r}: {answer[:40]!r} is no answer to "
                     "choose"
                 )
-    if not response.consent:
-        raise DataError("does not say that the rater agreed to take part")
-    if response.finished and not any(response.answers.values()):
-        raise DataError("has no answer")
-    return response
 
 
 def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
@@ -176,50 +182,65 @@ def parsed(content: bytes) -> Any:
 
 
 def _csv_responses(path: Path, study: str) -> Iterator[Submission]:
+    rows = []
     with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = [
-            {name: (row[name] or "").strip() for name in row if name}
-            for row in csv.DictReader(file)
-        ]
+        for row in csv.DictReader(file):
+            rows.append({name: (row[name] or "").strip() for name in row if name})
     names = rows[0].keys() if rows else set()
-    common = {"study": study, "consent": True, "finished": True}
     if "Input.sheet" in names:
-        for line, row in enumerate(rows, start=2):
-            consent = any(
-                row.get(name, "").lower() in _TRUE
-                for name in ("Answer.consent", "Answer.consent.on")
-            )
-            answers: Answers = {}
-            # a question has one column of values, or one of true and false each
-            for column, value in row.items():
-                match = _CROWD.fullmatch(column)
-                if match and value and (match[3] is None or value.lower() in _TRUE):
-                    answers.setdefault(match[1], {})[match[2]] = match[3] or value
-            values = {
-                **common,
-                "sheet": _number(row["Input.sheet"]).zfill(3),
-                "consent": consent,
-                "answers": answers,
-            }
-            yield Submission(f"{path} line {line}", values, row.get("WorkerId", ""))
-    elif names >= set(_TYPED):  # from paper, whose raters agree by handing it in
-        sheets: dict[str, Answers] = {}
-        for row in rows:
-            sheet = _number(row["sheet"]).zfill(3)
-            item = _number(row["item"])
-            answer = _number(row["answer"])
-            of_item = sheets.setdefault(sheet, {}).setdefault(item, {})
-            if of_item.setdefault(row["question"], answer) != answer:
-                of_item[row["question"]] += f" and {answer}"  # is no answer to choose
-        for sheet, of_sheet in sheets.items():
-            yield Submission(
-                f"{path} sheet {sheet}", {**common, "sheet": sheet, "answers": of_sheet}
-            )
+        yield from _crowd_responses(path, rows, study)
+    elif names >= set(_TYPED):
+        yield from _typed_responses(path, rows, study)
     else:
         raise DataError(
             f"{path}: needs the columns {', '.join(_TYPED)}, or Input.sheet and "
             "Answer.<item>.<question>"
         )
+
+
+def _crowd_responses(
+    path: Path, rows: Sequence[dict[str, str]], study: str
+) -> Iterator[Submission]:
+    """Yield what a crowd platform saved: a line a form."""
+    for line, row in enumerate(rows, start=2):
+        agreed = [row.get("Answer.consent", ""), row.get("Answer.consent.on", "")]
+        answers: Answers = {}
+        # a question has one column of values, or one of true and false each
+        for column, value in row.items():
+            match = _CROWD.fullmatch(column)
+            if match and value and (match[3] is None or value.lower() in _TRUE):
+                answers.setdefault(match[1], {})[match[2]] = match[3] or value
+        values = {
+            "study": study,
+            "sheet": _number(row["Input.sheet"]).zfill(3),
+            "consent": any(text.lower() in _TRUE for text in agreed),
+            "finished": True,
+            "answers": answers,
+        }
+        yield Submission(f"{path} line {line}", values, row.get("WorkerId", ""))
+
+
+def _typed_responses(
+    path: Path, rows: Iterable[dict[str, str]], study: str
+) -> Iterator[Submission]:
+    """Yield what was typed from paper, a line an answer; raters agree by handing it in."""
+    sheets: dict[str, Answers] = {}
+    for row in rows:
+        sheet = _number(row["sheet"]).zfill(3)
+        item = _number(row["item"])
+        answer = _number(row["answer"])
+        of_item = sheets.setdefault(sheet, {}).setdefault(item, {})
+        if of_item.setdefault(row["question"], answer) != answer:
+            of_item[row["question"]] += f" and {answer}"  # is no answer to choose
+    for sheet, answers in sheets.items():
+        values = {
+            "study": study,
+            "sheet": sheet,
+            "consent": True,
+            "finished": True,
+            "answers": answers,
+        }
+        yield Submission(f"{path} sheet {sheet}", values)
 
 
 def _number(text: str) -> str:
@@ -257,14 +278,13 @@ def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
             return str(random.choice(options, p=weights / weights.sum()))
         return "yes" if random.random() < simulated.yes.get(item.systems[0], _YES) else "no"
 
-    answers = {
-        number: {question: answer(item, question) for question in sheets.questions}
-        for number, item in sheet.numbered.items()
-    }
-    seconds = {
-        number: round(float(random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)), 1)
-        for number in answers
-    }
+    answers = {}
+    for number, item in sheet.numbered.items():
+        answers[number] = {question: answer(item, question) for question in sheets.questions}
+    seconds = {}
+    for number in answers:
+        time = random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)
+        seconds[number] = round(float(time), 1)
     marks = {"consent": True, "finished": True, "simulated": True}
     return Response(study=sheets.digest, sheet=sheet.id, answers=answers, seconds=seconds, **marks)
 
@@ -303,41 +323,62 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
     """Return the responses to a study; see `import_responses`."""
     last: dict[str, tuple[Response, str]] = {}  # sheet -> response and person
     duplicates = replaced = ignored = 0
-    refused, kinds = list[str](), set[bool]()
-    for source, values, person in submissions:
-        try:
-            response = valid_response(values, sheets)
-        except DataError as error:
-            # A damaged file or the name of a file may hold what is no text in UTF-8.
-            refused.append(f"{source} {error}".encode("utf-8", "replace").decode())
-            continue
+    refused: list[str] = []
+    kinds = set[bool]()
+    for response, person in _valid(sheets, submissions, refused):
         kinds.add(response.simulated)
-        earlier = last[response.sheet][0] if response.sheet in last else None
-        if earlier == response:
-            duplicates += 1
-            continue
-        # A copy of a half-filled form may lie beside the finished one, which counts.
-        if earlier is not None and earlier.finished and not response.finished:
-            ignored += 1
-            continue
-        replaced += earlier is not None
+        if response.sheet in last:
+            earlier, _ = last[response.sheet]
+            if earlier == response:
+                duplicates += 1
+                continue
+            # A copy of a half-filled form may lie beside the finished one, which counts.
+            if earlier.finished and not response.finished:
+                ignored += 1
+                continue
+            replaced += 1
         last[response.sheet] = response, person
     if not last:
         reason = f"; the first: {refused[0]}" if refused else ""
         raise DataError(f"no valid response to study {sheets.name!r}{reason}")
     if len(kinds) > 1:
         raise DataError("simulated responses lie among those of people; remove one kind")
-    raters, people = [], set[str]()
-    for sheet, (response, person) in sorted(last.items()):
+    return Collected(
+        study=sheets.digest,
+        simulated=kinds.pop(),
+        raters=_raters(sheets, last),
+        duplicates=duplicates,
+        replaced=replaced,
+        ignored=ignored,
+        refused=refused,
+    )
+
+
+def _valid(
+    sheets: Sheets, submissions: Iterable[Submission], refused: list[str]
+) -> Iterator[tuple[Response, str]]:
+    """Yield valid responses and who gave them; why others are not goes to `refused`."""
+    for source, values, person in submissions:
+        try:
+            response = valid_response(values, sheets)
+        except DataError as error:
+            # A damaged file or the name of a file may hold what is no text in UTF-8.
+            refused.append(f"{source} {error}".encode("utf-8", "replace").decode())
+        else:
+            yield response, person
+
+
+def _raters(sheets: Sheets, responses: Mapping[str, tuple[Response, str]]) -> list[Rater]:
+    """Return the rater of each sheet, in the order of the sheets, with the rule that excludes."""
+    raters = []
+    people = set[str]()
+    for sheet, (response, person) in sorted(responses.items()):
         rule, wrong = _excluded(sheets, sheets.by_id[sheet], response)
         if person and person in people:  # the first form of a person counts
             rule = "repeated_person"
         people.add(person)
         raters.append(Rater(sheet=sheet, answers=response.answers, wrong_gold=wrong, excluded=rule))
-    counts = {"duplicates": duplicates, "replaced": replaced, "ignored": ignored}
-    return Collected(
-        study=sheets.digest, simulated=kinds.pop(), raters=raters, refused=refused, **counts
-    )
+    return raters
 
 
 def _excluded(sheets: Sheets, sheet: Sheet, response: Response) -> tuple[str, int]:
@@ -354,7 +395,9 @@ def _excluded(sheets: Sheets, sheet: Sheet, response: Response) -> tuple[str, in
         return "wrong_gold", wrong
     if response.seconds and statistics.median(response.seconds.values()) < rules.seconds:
         return "seconds", wrong
-    positions = Counter(answer for _, answers in rated for answer in answers.values())
+    positions = Counter[str]()
+    for _, answers in rated:
+        positions.update(answers.values())
     most = max(positions.values(), default=0)
     if sheets.preference and most > rules.same_position * positions.total():
         return "same_position", wrong

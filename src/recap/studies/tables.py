@@ -40,7 +40,7 @@ def analyse_study(*, sheets: Path, responses: Path, statistics: Path, out: Path,
 
 def study_table(sheets: Sheets, statistics: Mapping[str, Any]) -> TextTable:
     """Return the table of a study."""
-    study, blocks = sheets.study, statistics["blocks"]
+    study = sheets.study
     columns = study.setups if sheets.preference else study.systems
     labels = [plain(column.label) for column in columns]
     content = TextTable(
@@ -49,67 +49,69 @@ def study_table(sheets: Sheets, statistics: Mapping[str, Any]) -> TextTable:
     if statistics["simulated"]:
         content.scale = f"{SIMULATED}. {content.scale}"
     fill = _votes if sheets.preference else _answers
-    content.blocks, content.notes = fill(sheets, blocks)
+    content.blocks, content.notes = fill(sheets, statistics["blocks"])
     content.notes.append(_DEPENDENT)
     if study.printed:
         content.notes.append(f"Printed: {plain(study.source)}")
     excluded = [f"{count} {RULES[rule]}" for rule, count in statistics["excluded"].items() if count]
     left_out = f"left out: {', '.join(excluded)}" if excluded else "none left out"
-    used = (
-        f"{statistics['used']} {'simulated raters' if statistics['simulated'] else 'raters'} used"
-    )
+    raters = "simulated raters" if statistics["simulated"] else "raters"
     content.notes.append(
-        f"{statistics['sheets']} forms, {statistics['raters']} handed in, {used}; {left_out}."
+        f"{statistics['sheets']} forms, {statistics['raters']} handed in, {statistics['used']} "
+        f"{raters} used; {left_out}."
     )
-    content.notes += [plain(study.note)] if study.note else []
+    if study.note:
+        content.notes.append(plain(study.note))
     return content
 
 
 def _votes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block], list[str]]:
-    """Return a block per system: its votes in percent, the interval, and what the paper prints.
-
-    And notes.
-    """
-    study, table = sheets.study, []
+    """Return a block per system, its votes and what the paper prints; one of tests; and notes."""
+    study = sheets.study
+    printed = [study.printed.get(block["id"], {}).get("share") for block in blocks]
+    table = []
     for place, system in enumerate(study.systems):
         cells = [block["systems"][system.id] for block in blocks]
+        percent = [cell["share"] and 100 * cell["share"] for cell in cells]
         lines = [
-            _line(
-                "votes, percent",
-                [number_text(cell["share"] and 100 * cell["share"], 1) for cell in cells],
-            ),
+            _number_line("votes, percent", percent, 1),
             _line(INTERVAL, [_range(cell, scale=100, digits=1) for cell in cells]),
             _line("votes", [cell["votes"] for cell in cells]),
         ]
-        printed = [study.printed.get(block["id"], {}).get("share") for block in blocks]
         if any(printed):
             lines.append(
-                _line(
-                    "printed", [number_text(each[place] if each else None, 1) for each in printed]
-                )
+                _number_line("printed", [each[place] if each else None for each in printed], 1)
             )
         table.append(Block(plain(system.label), lines))
+    table.append(Block("All systems", _vote_tests(blocks)))
+    return table, _vote_notes(sheets, blocks)
+
+
+def _vote_tests(blocks: list[Mapping[str, Any]]) -> list[Line]:
+    """Return lines of the test and of agreement, a cell a setup."""
     tests = [block["test"] for block in blocks]
-    lines = [
-        _line(
-            "chi-square against equal shares",
-            [number_text(test["chi_square"], 1) for test in tests],
-        ),
+    return [
+        _number_line("chi-square against equal shares", [test["chi_square"] for test in tests], 1),
         _line("p (Holm)", [p_text(test["p_holm"]) for test in tests]),
-        _line("Fleiss' kappa", [number_text(block["fleiss_kappa"], 2) for block in blocks]),
-        _line(
-            "Krippendorff's alpha",
-            [number_text(block["krippendorff_alpha"], 2) for block in blocks],
-        ),
+        _number_line("Fleiss' kappa", [block["fleiss_kappa"] for block in blocks], 2),
+        _number_line("Krippendorff's alpha", [block["krippendorff_alpha"] for block in blocks], 2),
     ]
+
+
+def _vote_notes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> list[str]:
+    study = sheets.study
+    tests = [block["test"] for block in blocks]
     degrees = next((test["degrees"] for test in tests if test["degrees"]), None)
     notes = [
         f"{study.images} test images per column, each on the forms of {study.raters} raters. Test: "
         f"Pearson chi-square against equal shares, {degrees} degrees of freedom; p "
         "Holm-corrected over the columns."
     ]
-    ways = [(plain(block["label"]), block["test"]["p_by"]) for block in blocks]
-    if exact := [f"{label} ({p_by})" for label, p_by in ways if p_by not in (None, PEARSON)]:
+    exact = []
+    for block, test in zip(blocks, tests, strict=True):
+        if test["p_by"] not in (None, PEARSON):
+            exact.append(f"{plain(block['label'])} ({test['p_by']})")
+    if exact:
         notes.append(
             f"Too few votes for the chi-square distribution; p from another: {', '.join(exact)}."
         )
@@ -120,47 +122,55 @@ def _votes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block]
             f"Images with two equal captions, between which a vote is arbitrary: {counts}, by "
             "column."
         )
-    return [*table, Block("All systems", lines)], notes
+    return notes
 
 
 def _answers(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block], list[str]]:
     """Return a block per question: counts of no and yes, and the share of no; and notes."""
-    study, table = sheets.study, []
+    study = sheets.study
+    table = []
     notes = [
         f"{study.images} test images, each on the forms of {study.raters} raters for each system."
     ]
     for number, (question, block) in enumerate(zip(study.questions, blocks, strict=True), start=1):
-        cells, test = [block["systems"][system.id] for system in study.systems], block["test"]
-        lines = [_line(answer, [cell[answer] for cell in cells]) for answer in ("no", "yes")]
-        lines.append(_line("no rate", [number_text(cell["share"], 2) for cell in cells]))
-        lines.append(_line(INTERVAL, [_range(cell, scale=1, digits=2) for cell in cells]))
+        cells = [block["systems"][system.id] for system in study.systems]
+        lines = [
+            _line("no", [cell["no"] for cell in cells]),
+            _line("yes", [cell["yes"] for cell in cells]),
+            _number_line("no rate", [cell["share"] for cell in cells], 2),
+            _line(INTERVAL, [_range(cell, scale=1, digits=2) for cell in cells]),
+        ]
+        printed = study.printed.get(question.id, {})
         for name, digits in {"no": 0, "yes": 0, "no rate": 2}.items():
-            if printed := study.printed.get(question.id, {}).get(name):
-                lines.append(
-                    _line(f"printed: {name}", [number_text(value, digits) for value in printed])
-                )
+            if printed.get(name):
+                lines.append(_number_line(f"printed: {name}", printed[name], digits))
         table.append(Block(f"Q{number}. {plain(question.text)}", lines))
-        note = f"no test ({test['reason']})"
-        if test["p"] is not None:
-            note = (
-                f"Pearson chi-square of the models' answers {number_text(test['chi_square'], 1)}, "
-                f"{test['degrees']} degrees of freedom, p {p_text(test['p_holm'])} "
-                f"({test['p_by']}, Holm over the questions)"
-            )
-        kappa, alpha = (
-            number_text(block[name], 2) for name in ("fleiss_kappa", "krippendorff_alpha")
-        )
-        agreement = (
-            f"Fleiss' kappa {kappa} ({block['fleiss_items']} captions), Krippendorff's alpha "
-            f"{alpha}"
-        )
-        notes.append(f"Q{number}: {note}; {agreement}.")
+        notes.append(f"Q{number}: {_answer_note(block)}.")
     return table, notes
+
+
+def _answer_note(block: Mapping[str, Any]) -> str:
+    """Return the test of a question and how far raters agree."""
+    test = block["test"]
+    note = f"no test ({test['reason']})"
+    if test["p"] is not None:
+        note = (
+            f"Pearson chi-square of the models' answers {number_text(test['chi_square'], 1)}, "
+            f"{test['degrees']} degrees of freedom, p {p_text(test['p_holm'])} "
+            f"({test['p_by']}, Holm over the questions)"
+        )
+    kappa = number_text(block["fleiss_kappa"], 2)
+    alpha = number_text(block["krippendorff_alpha"], 2)
+    return (
+        f"{note}; Fleiss' kappa {kappa} ({block['fleiss_items']} captions), Krippendorff's alpha "
+        f"{alpha}"
+    )
 
 
 def _csv_table(sheets: Sheets, statistics: Mapping[str, Any]) -> str:
     """Return one line per setup or question and system with all numbers; shares are fractions."""
-    counts, line = (["votes"], "share") if sheets.preference else (["no", "yes"], "no rate")
+    counts = ["votes"] if sheets.preference else ["no", "yes"]
+    line = "share" if sheets.preference else "no rate"
     numbers = [*counts, "share", "low", "high"]
     tests = ["chi_square", "degrees", "p", "p_holm", "p_by", "effect"]
     agreement = ["fleiss_kappa", "fleiss_items", "krippendorff_alpha"]
@@ -184,17 +194,20 @@ def _csv_table(sheets: Sheets, statistics: Mapping[str, Any]) -> str:
         for place, system in enumerate(sheets.study.systems):
             values = [sheets.name, raters, block["id"], system.id, plain(system.label)]
             values += [block["systems"][system.id][name] for name in numbers]
-            values += [
-                printed[place] if printed else None,
-                *(block["test"][name] for name in tests),
-            ]
-            values += [*(block[name] for name in agreement), statistics["used"]]
+            values.append(printed[place] if printed else None)
+            values += [block["test"][name] for name in tests]
+            values += [block[name] for name in agreement]
+            values.append(statistics["used"])
             rows.append([cell(value) for value in values])
     return csv_text(rows)
 
 
 def _line(kind: str, texts: Iterable[Any]) -> Line:
     return Line(kind, [Cell(str(text)) for text in texts])
+
+
+def _number_line(kind: str, values: Iterable[Any], digits: int) -> Line:
+    return _line(kind, [number_text(value, digits) for value in values])
 
 
 def _range(share: Mapping[str, Any], *, scale: float, digits: int) -> str:

@@ -165,7 +165,7 @@ def read_inputs(
     return Inputs(words, sources, captions, validation, weights, hashes)
 
 
-def build_training(
+def build_training(  # noqa: C901
     spec: RunSpec,
     execution: Execution,
     inputs: Inputs,

@@ -10,7 +10,7 @@ from helpers.commands import printed
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core import checksums
-from recap.core.errors import MissingFile, RecapError
+from recap.core.errors import MissingFile
 from recap.runs.folder import save_weights
 from recap.share.artifacts import problems
 
@@ -95,7 +95,7 @@ def test_every_flipped_bit_of_a_list_is_a_problem(results):
 
 
 def test_a_folder_without_lists_is_refused(tmp_path):
-    with refused(RecapError, tmp_path, "SHA256SUMS"):
+    with refused(MissingFile, tmp_path, "SHA256SUMS"):
         list(problems(tmp_path))
     with refused(MissingFile, "gone"):
         list(problems(tmp_path / "gone"))

@@ -176,12 +176,6 @@ def test_the_main_metric_is_written_first_and_no_infinite_number(results):
     assert [value for name, value, _ in records["transformer seed 1 xe"] if name == "loss"] == [1.0]
 
 
-def test_an_experiment_whose_files_are_elsewhere_is_left_alone(publish, mlflow_store, tmp_path):
-    client_of(mlflow_store).create_experiment("scenes", artifact_location=f"file://{tmp_path}")
-    with refused(RecapError, "'scenes'", f"file://{tmp_path}", "mlflow-artifacts:/"):
-        publish()
-
-
 def test_a_changed_run_and_a_half_written_one_replace_themselves_alone(
     publish, results, tmp_path, mlflow_store
 ):

@@ -583,7 +583,7 @@ class ClusterDecoderLayer(DecoderLayer):
 class Acf(Transformer):
     """Transformer with clustering matrices in its encoder, its decoder, or both (section 3.2)."""
 
-    def __init__(self, inputs: InputSpec, settings: AcfModel) -> None:
+    def __init__(self, inputs: InputSpec, settings: AcfModel) -> None:  # noqa: C901
         window, rate = settings.window, settings.sampling_rate
         region_rows = settings.region_rows if settings.layout == "regions" else None
         adaptive: Any = {

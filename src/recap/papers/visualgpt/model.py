@@ -305,7 +305,7 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
                 self.decoder, inputs.weights, inputs.vocabulary, source=settings.weights
             )
 
-    def _initialize(self, initialization: str, copy_layers: bool) -> None:
+    def _initialize(self, initialization: str, copy_layers: bool) -> None:  # noqa: C901
         """Draw the random weights; what pretrained weights do not bring keeps them."""
         blocks: Stack[VisualBlock] = self.decoder.blocks
         drawn: list[nn.Module] = [self.feature_embedding, self.encoder]
