@@ -80,7 +80,7 @@ def _finished(dataset: str) -> Path | None:
 
 
 def _fetched(sources: Sequence[DatasetConfig]) -> DatasetConfig | None:
-    """Fetch the captions of the first of these settings whose files can be had, and return it."""
+    """Fetch the captions of the first settings whose files have an address, and return them."""
     listed = read_versions(list_of(KNOWN))
     for source in sources:
         files = source.outside_files()
