@@ -33,12 +33,11 @@ LONGEST = ("read", "training/objectives.py", "SelfCriticalObjective.draw")
 REWARD = ("read", "training/objectives.py", "SelfCriticalObjective.reward")
 INDEX = ("length", "nn/rows.py", "PackedIndex.__init__")
 ADVANTAGE = ("copy", "training/objectives.py", "SelfCriticalObjective.__call__")
-CAPTIONS = ("read", "evaluation/decode.py", "decode_candidates.<locals>.<genexpr>")
+CAPTIONS = ("read", "evaluation/decode.py", "_candidates")
 FEATURES = ("copy", "models/images.py", "Images.to.<locals>.<lambda>")
 CUT = ("read", "training/objectives.py", "truncated_to_words")
 BEGINS = ("copy", "training/objectives.py", "truncated_to_words")
 PICTURES = ("copy", "features/backbones.py", "TimmEncoder.normalised")
-SCALE = ("copy", "features/backbones.py", "TimmEncoder.normalised.<locals>.<genexpr>")
 MAPS = ("read", "features/grid.py", "Backbone.rows")
 MEANT = {
     LOSS: (
@@ -56,8 +55,8 @@ MEANT = {
     FEATURES: "features of a search are not pinned; a copy a tensor, once a batch",
     CUT: "only `truncate_to_words`, before the pass: the most words of a caption",
     BEGINS: "only `truncate_to_words`: which byte pairs begin a word",
-    PICTURES: "pictures are not pinned; the features of the batch before have been waited for",
-    SCALE: "mean and deviation of a backbone's pixels, before its pass",
+    PICTURES: "pictures, which are not pinned, and the mean and deviation of their pixels; the "
+    "features of the batch before have been waited for",
     MAPS: "the features of a batch go to the store",
 }
 # Made at first use and kept, whichever scene comes first.
@@ -84,8 +83,8 @@ OTHERS = {
     "ensemble": {**LONG_SEARCH, FEATURES: 4},
     "samples": {TOKEN: WORDS, LEAVE_SAMPLE: WORDS // 2, FEATURES: 4},
     "cross-entropy, cut to words": {BEGINS: 1, CUT: 1, INDEX: 1, LOSS: 1},
-    "grid, test_resnet": {SCALE: 4, PICTURES: 2, MAPS: 2},  # of two batches
-    "grid, test_vit": {SCALE: 4, PICTURES: 2, MAPS: 2},
+    "grid, test_resnet": {PICTURES: 6, MAPS: 2},  # of two batches
+    "grid, test_vit": {PICTURES: 6, MAPS: 2},
 }
 
 
