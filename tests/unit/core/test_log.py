@@ -80,7 +80,7 @@ def test_a_command_writes_its_own_words_and_its_error_into_its_log(tmp_path, mon
         main(["artifacts", "verify", str(tmp_path / "none")])
     called, failed = (tmp_path / "job.log").read_text().splitlines()
     assert f"recap artifacts verify {tmp_path / 'none'}" in called
-    assert "ERROR" in failed and "no such folder" in failed
+    assert "ERROR" in failed and "no SHA256SUMS" in failed
     assert capsys.readouterr().err == failed.partition("errors: ")[2] + "\n"
     with refused(RecapError, "job.log/x"):
         configure("info", tmp_path / "job.log" / "x")
