@@ -11,7 +11,7 @@ import os
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from importlib import import_module
 from operator import or_
 from typing import Annotated, Any, get_args
@@ -65,6 +65,13 @@ def resolve(target: str) -> Any:
         ) from error
 
 
+@cache
+def import_all(package: str) -> None:
+    """Import all modules of a package, once."""
+    for module in pkgutil.iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
+
+
 class Registry:
     """Named objects of one sort: ``module:object``,
     imported only when it is used, or classes of settings.
@@ -100,9 +107,8 @@ class Registry:
 
     def names(self) -> list[str]:
         """Return all names, those of the package first."""
-        package = import_module(self._package).__path__ if self._package else ()
-        for module in pkgutil.iter_modules(package):
-            import_module(f"{self._package}.{module.name}")
+        if self._package:
+            import_all(self._package)
         load_plugins()
         return list(self._entries)
 
