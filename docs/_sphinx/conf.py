@@ -16,11 +16,11 @@ from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
-from diagrams import draw_diagrams  # noqa: E402
-from notebooks import as_markdown  # noqa: E402
-from reference import write_reference  # noqa: E402
+from diagrams import draw_diagrams
+from notebooks import as_markdown
+from reference import write_reference
 
-from recap import __version__  # noqa: E402
+from recap import __version__
 
 project = "recap"
 release = __version__

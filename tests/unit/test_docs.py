@@ -12,7 +12,7 @@ from helpers.tiny_workspace import ROOT
 from recap.settings.base import Strict
 
 sys.path.insert(0, str(ROOT / "docs" / "_sphinx"))
-from reference import FILES, packages, settings_page, write_reference  # noqa: E402
+from reference import FILES, packages, settings_page, write_reference
 
 pytestmark = pytest.mark.seconds
 

@@ -17,7 +17,7 @@ from helpers.clip import save_clip
 from helpers.tiny_workspace import ROOT
 
 sys.path.insert(0, str(ROOT / "docs" / "_sphinx"))
-from notebooks import as_markdown  # noqa: E402
+from notebooks import as_markdown
 
 GUIDES = sorted((ROOT / "docs" / "guides").glob("add_*.md"))
 PAGES = [

@@ -85,7 +85,7 @@ def parse(text: str, source: str) -> Any:
 
 @lru_cache(maxsize=512)  # a plan reads the same files for every row, and parsing is slow
 def _parsed(text: str) -> Any:
-    return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    return yaml.load(text, _Loader)  # a SafeLoader
 
 
 class _Loader(yaml.SafeLoader):

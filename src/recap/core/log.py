@@ -76,7 +76,7 @@ class Terminal(logging.StreamHandler[TextIO]):
         line = super().format(record)
         return f"WARNING: {line}" if record.levelno == logging.WARNING else line
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is the base class's)
+    def handleError(self, record: logging.LogRecord) -> None:
         """Raise what writing raised: a reader that went away (``| head``) ends the command."""
         raise
 

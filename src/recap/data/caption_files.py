@@ -282,10 +282,10 @@ def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
 
 
 def _of_scenes(spec: SceneTexts | None) -> Iterator[str]:
-    for number, scene in enumerate(
-        distinct_scenes(spec.count, spec.max_per_kind, spec.seed) if spec else ()
-    ):
-        yield from describe(scene, random=generator(spec.seed, ("captions"), number))  # type: ignore[union-attr]
+    if spec is None:
+        return
+    for number, scene in enumerate(distinct_scenes(spec.count, spec.max_per_kind, spec.seed)):
+        yield from describe(scene, random=generator(spec.seed, "captions", number))
 
 
 def read_texts(path: Path) -> Iterator[str]:

@@ -5,5 +5,3 @@ with `recap.settings.figures.FIGURES`. `model` is the architecture, imported whe
 `figures` draws, imported when a figure is drawn; `released` has the names of the parameters in the
 paper's released checkpoints.
 """
-
-import recap.settings  # noqa: F401 - it imports all papers, so that none of them may be the first to import it

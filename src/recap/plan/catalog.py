@@ -69,7 +69,8 @@ def _papers(params: Path, key: str) -> dict[str, set[str]]:
         for row in file.rows:
             value = getattr(row, key) or getattr(file.defaults, key)
             value = value.get("base") if isinstance(value, dict) else value
-            for name in value if isinstance(value, list) else [value] if value else []:
+            listed = value if isinstance(value, list) else [value]
+            for name in filter(None, listed):
                 papers[name].add(table.rpartition("/")[0])
     return papers
 

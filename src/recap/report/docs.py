@@ -183,7 +183,8 @@ def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> s
 
 
 def _seeds(seeds: Sequence[str]) -> str:
-    return f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
+    word = "seeds" if len(seeds) > 1 else "seed"
+    return f"{word} {', '.join(seeds)}"
 
 
 def _took(trainings: Collection[Training]) -> tuple[float, str]:

@@ -111,7 +111,9 @@ def make_report(plan: RunPlan) -> Path:
 
 def _section(title: str, kind: str, parts: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return a section; its kind says how templates show it; equal titles get a number."""
-    name, titles, shown = title.lower().replace(" ", "-"), [each for each, _ in parts], []
+    name = title.lower().replace(" ", "-")
+    titles = [each for each, _ in parts]
+    shown = []
     for number, (each, value) in enumerate(parts, 1):
         alike = titles[:number].count(each)
         shown.append(

@@ -129,15 +129,19 @@ def paper_csv(table: TextTable) -> str:
     head = ["row", "source", "scale"]
     for _, name in table.columns:
         head += [name, f"{name} sd", f"{name} mark", f"{name} printed"]
-    records = [head + ["doubt"] * bool(table.footnotes)]
+    if table.footnotes:
+        head.append("doubt")
+    records = [head]
     for line in table.lines:
         record = [line.label, line.source, "" if line.printed else table.scale]
         for cell in line.cells:
             text = "" if cell.text == NONE else cell.text
             ours, beside = ("", text) if line.printed else (text, cell.printed)
             record += [ours, cell.sd, str(int(cell.dagger)) if ours else "", beside]
-        doubts = dict.fromkeys([*line.notes, *(cell.note for cell in line.cells)])
-        records.append(record + [" ".join(filter(None, doubts))] * bool(table.footnotes))
+        if table.footnotes:
+            doubts = dict.fromkeys([*line.notes, *(cell.note for cell in line.cells)])
+            record.append(" ".join(filter(None, doubts)))
+        records.append(record)
     return csv_text(map(csv_cell, record) for record in records)
 
 

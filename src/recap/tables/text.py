@@ -25,7 +25,9 @@ def ended(text: str) -> str:
 
 def p_text(p: float | None) -> str:
     """Return a p of ours, or two dashes."""
-    return NONE if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+    if p is None:
+        return NONE
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def number_text(value: float | None, digits: int, *, signed: bool = False) -> str:
