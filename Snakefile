@@ -20,10 +20,11 @@ for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
 from recap.core.log import FAILURES_VARIABLE, configure
-from recap.plan.paths import data_files, feature_files
+from recap.plan.job import outputs_of
+from recap.plan.jobs import EVALUATIONS, data_files, feature_files, kept_files
 
 from workflow.plan import dated_later, due_jobs, due_runs
-from workflow.profile import pass_on
+from workflow.profile import install_spice, pass_on
 from workflow.records import make_writable, restore_times
 from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster, stop_with_jobs
 
@@ -92,7 +93,7 @@ onstart:
             f"{file}: is dated later than this machine's clock; "
             f"set the clock, or run: touch {quote(file)}"
         )
-    install_spice()
+    install_spice(due_jobs(workflow), PLANNED)
     if workflow.local_exec:
         stop_with_jobs()
     else:
@@ -103,57 +104,33 @@ onstart:
         logger.info("\n".join([*lines, ""]), extra=messages.PASS_ON)
 
 
-TRAINED_FILES = [file for run in TRAINED for file in PATHS.run(run)]
-SCORED_ALL = [file for run in SCORED for file in PATHS.scores(run)]
-SCORED_ALL += [file for each in PLAN.scored_files() for file in PATHS.scores(each)]
-# All files that DVC keeps by name, so that one
-# that got lost is missed, also under a finished report.
-KEPT_FILES = [
-    *(*reader_files(), REPORT_FILE, SUMMARY, CURVES["csv"]),
-    *study_files(),
-    *(
-        f"{SUBMISSION.format(algorithm=name)}/{file}"
-        for name, each in SUBMISSIONS.items()
-        for file in each.files()
-    ),
-    *(*data_files(PATHS), *feature_files(PATHS)),
-    *selection_records(TABLE_IDS),
-    *(*TRAINED_FILES, *SCORED_ALL),
-]
-
-
 rule all:
     default_target: True
     input:
-        KEPT_FILES,
-        PUBLISHED,
+        kept_files(JOBS),
+        outputs_of(JOBS.of("publish")),
 
 
 rule kept_all:
     input:
-        KEPT_FILES,
+        kept_files(JOBS),
 
 
 rule data_all:
     input:
-        data_files(PATHS),
+        data_files(JOBS),
 
 
 rule features_all:
     input:
-        feature_files(PATHS),
+        feature_files(JOBS),
 
 
 rule train_all:
     input:
-        TRAINED_FILES,
+        outputs_of(JOBS.of("train_xe", "train_scst")),
 
 
 rule evaluate_all:
     input:
-        SCORED_ALL,
-        [
-            SERVER_CAPTIONS.format(run=each.run.path, part=part)
-            for each in PLAN.submissions()
-            for part in (VAL, TEST)
-        ],
+        outputs_of(JOBS.of(*EVALUATIONS)),

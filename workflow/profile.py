@@ -3,10 +3,8 @@ wildcards."""
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
-import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,21 +12,28 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
+from workflow.plan import Due
 
 from recap.core.errors import RecapError
 from recap.core.files import atomic_path, write_text
-from recap.core.hashing import value_hash
+from recap.core.log import log
 from recap.core.process import LOCK_FOLDER
+from recap.data.files.download import Transfer
+from recap.metrics.spice import SPICE_MODELS, install_spice_models, spice_models_missing
 from recap.models.check import check_models
 from recap.plan import records
-from recap.plan.jobs import execution, planned_claims
-from recap.plan.outside import MissingFile, line, missing_files, refuse_missing
-from recap.plan.paths import Paths, used_features
+from recap.plan.data_jobs import pictures
+from recap.plan.job import Jobs
+from recap.plan.jobs import plan_jobs
+from recap.plan.outside import acquisition_jobs, line, missing_files, refuse_missing
 from recap.plan.profiles import load_plan
 from recap.plan.run import setting_names
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import DIGESTS, Key
-from recap.settings.specs import ClaimsSpec
+from recap.plan.specs import execution
+from recap.plan.stores import used_stores
+from recap.plan.studies import refuse_without_responses
+from recap.settings.versions import list_of, read_versions
 
 # names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
 VARIABLE = "RECAP_PLANNED"
@@ -42,8 +47,8 @@ class Planned(NamedTuple):
     """What every job of a workflow needs to know of its plan."""
 
     plan: RunPlan
-    needed: list[MissingFile]  # the missing outside files, which rules make
-    claims: ClaimsSpec | None  # of the papers whose tables are made
+    jobs: Jobs
+    acquisitions: Jobs  # of missing outside files
     digests: dict[Key, str]  # of source
 
 
@@ -51,23 +56,23 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
     """Return the plan of a profile, after writing the files that jobs read beside specs."""
     try:
         plan = load_plan(config, files)
-        paths = Paths(plan)
-        claims = planned_claims(plan)
-        check_models(plan, Path(paths.work) / "checked_models.json")
-        needed = missing_files(paths)
-        refuse_missing(needed, paths)
+        jobs = plan_jobs(plan)
+        check_models(plan, Path(plan.files.work) / "checked_models.json")
+        needed = missing_files(plan, jobs)
+        refuse_missing(needed, plan.profile)
+        refuse_without_responses(plan)
     except RecapError as error:
         refuse(str(error))
     for each in needed:
         print(f"recap: to be acquired: {line(each)}", file=sys.stderr)
     lists = {each.path for each in needed if each.pictures}
-    for name in plan.datasets():
-        if lists & {*paths.outside_files("datasets", name)}:
+    for job in jobs.begin("corpus"):
+        if lists & set(job.outside):
             # a rule fills it, none makes it as a whole; Snakemake wants it there
-            for folder in paths.images(name):
+            for folder in pictures(plan, job.wildcards["dataset"]):
                 Path(folder).mkdir(parents=True, exist_ok=True)
-    write_beside_specs(plan, Path(paths.work))
-    return Planned(plan, needed, claims, {})
+    write_beside_specs(plan, Path(plan.files.work))
+    return Planned(plan, jobs, Jobs(acquisition_jobs(plan, needed), plan.files), {})
 
 
 def refuse(sentence: str) -> NoReturn:
@@ -99,20 +104,25 @@ def passed_on() -> Planned | None:
     return planned
 
 
-class SpecText(str):
-    """A spec as JSON, which Snakemake compares as a parameter; commands take its file."""
-
-    file: str  # its name is the hash of its content
-
-    @classmethod
-    def written(cls, values: Any, folder: Path) -> SpecText:
-        """Return the text of a spec, and write it to its file unless it is there."""
-        text = cls(json.dumps(values, sort_keys=True))
-        path = folder / f"{value_hash(values)}.json"
-        text.file = str(path)
-        if not path.exists():
-            write_text(path, text + "\n")
-        return text
+def install_spice(due: Iterable[Due], planned: Planned) -> None:
+    """Fetch SPICE's models where the profile allows it and an evaluation needs them."""
+    # They belong to the environment, so no rule makes them.
+    # That SPICE is not run is said now and not after weeks.
+    profile = planned.plan.profile
+    wanted = False
+    for each in due:
+        if each.rule in ("evaluate", "evaluate_ensemble"):
+            spec = planned.jobs.job(each.rule, each.wildcards).spec
+            wanted = wanted or "SPICE" in spec.evaluation.metrics
+    versions = list_of(planned.plan.params)
+    if not (wanted and profile.fetch and versions.exists()):
+        return
+    listed = read_versions(versions)
+    if set(SPICE_MODELS) <= listed.keys() and spice_models_missing():
+        try:
+            install_spice_models(listed, into=Path(profile.inputs), transfer=Transfer())
+        except RecapError as error:
+            log.error(f"recap: SPICE will not run: {error}")
 
 
 def write_beside_specs(plan: RunPlan, work: Path) -> None:
@@ -123,10 +133,9 @@ def write_beside_specs(plan: RunPlan, work: Path) -> None:
     values: dict[str, Any] = {}
     for name in {run.recipe for run in [*plan.scored(), *plan.trained()]}:
         values[name] = {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
-    for name in used_features(plan):
-        settings = plan.get("features", name)
-        values[f"features/{name}"] = settings.model_dump(
-            mode="json", include=set(settings.EXECUTION)
+    for store in used_stores(plan):
+        values[f"features/{store.features}"] = store.settings.model_dump(
+            mode="json", include=set(store.settings.EXECUTION)
         )
     texts = {records.INPUTS: f"{plan.profile.inputs}\n"}
     for name, each in values.items():
@@ -134,8 +143,3 @@ def write_beside_specs(plan: RunPlan, work: Path) -> None:
     for name, text in texts.items():
         if not (work / name).exists() or (work / name).read_text(encoding="utf-8") != text:
             write_text(work / name, text)
-
-
-def one_of(names: Iterable[str]) -> str:
-    """Return the regular expression that matches these names and nothing else."""
-    return "|".join(map(re.escape, names)) or "(?!)"

@@ -7,6 +7,8 @@ import yaml
 
 from recap.core.documents import write_json
 from recap.plan.costs import StepCost
+from recap.plan.jobs import plan_jobs
+from recap.plan.outside import missing_files
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile
 
@@ -24,6 +26,11 @@ def edited(params, file, **changes):
 def planned(params, scale="scenes", tables=("xlan/t3",), **changes):
     """Plan tables at a scale."""
     return RunPlan(Profile(name="p", tables=list(tables), scale=scale, **changes), params)
+
+
+def missing(plan):
+    """Return the outside files that a plan still needs."""
+    return missing_files(plan, plan_jobs(plan))
 
 
 def measured_row(shape, **changes):

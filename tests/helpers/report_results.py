@@ -8,7 +8,6 @@ from pathlib import Path
 from helpers.generators import jpeg
 from helpers.score_files import write_run
 from recap.data.corpus import Caption, write_corpus
-from recap.plan.paths import Paths
 from recap.plan.profiles import named_plan
 from recap.plan.run import file_name
 from recap.statistics.compare import compare_table
@@ -42,7 +41,7 @@ class ReportFolder:
                 for i, split in [*((i, "test") for i in IMAGES), (100, "train"), (101, "val")]
                 for n in range(2)
             ]
-            corpus = Path(Paths(plan).of_dataset(dataset, "corpus.parquet"))
+            corpus = Path(plan.files.of("corpus", dataset=dataset)["corpus"])
             corpus.parent.mkdir(parents=True, exist_ok=True)
             write_corpus(captions, corpus, dataset=dataset, kind="test", source_sha256="ab" * 32)
             with zipfile.ZipFile(corpus.with_name("images.zip"), "w") as archive:
@@ -51,7 +50,7 @@ class ReportFolder:
 
     def write_training(self, run, seconds=1800.0):
         """Write the record of a training."""
-        folder = Path(Paths(self.plan()).results) / "runs" / run.path
+        folder = Path(self.plan().files.results) / "runs" / run.path
         folder.mkdir(parents=True, exist_ok=True)
         record = {
             "seconds": seconds,
@@ -69,7 +68,7 @@ class ReportFolder:
         better = more + 0.1 * (run.model == "zodiac")
         scores = {name: [0.3 + better + 0.01 * i for i in IMAGES] for name in ("BLEU-4", "CIDEr")}
         write_run(
-            Path(Paths(self.plan()).results) / "scores" / run.path, scores, ids=IMAGES, not_run=()
+            Path(self.plan().files.results) / "scores" / run.path, scores, ids=IMAGES, not_run=()
         )
 
     def write_all(self):
@@ -85,7 +84,7 @@ class ReportFolder:
     def write_statistics(self):
         """Compare the rows of every table."""
         plan = self.plan()
-        results = Path(Paths(plan).results)
+        results = Path(plan.files.results)
         for table_id in plan.tables:
             compare_table(
                 table=plan.tables[table_id],

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.plan.jobs import CLAIMS_FILE, papers_with_claims, planned_studies, read_claims
+from recap.plan.claims import CLAIMS_FILE, papers_with_claims, read_claims
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
+from recap.plan.studies import planned_studies
 from recap.settings import Row
 from recap.settings.metrics import server_names
 from recap.settings.params import file_and_part, files, load_named, read_mapping

@@ -13,8 +13,8 @@ from typing import Any
 
 from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError
+from recap.plan.jobs import plan_jobs
 from recap.plan.outside import MissingFile, missing_files
-from recap.plan.paths import Paths
 from recap.plan.profiles import PARAMS, load_plan
 from recap.plan.run_plan import RunPlan
 from recap.settings.base import HUB
@@ -67,7 +67,8 @@ def prepare(paper: str, params: Path, *, url: str, short: bool) -> Prepared:
     plan = _plan(configfile, changes)
     if short:
         plan = _plan(configfile, cut_rows(plan))
-    by_hand = _write_files(missing_files(Paths(plan)), _world(plan, settings, url), plan, url)
+    needed = missing_files(plan, plan_jobs(plan))
+    by_hand = _write_files(needed, _world(plan, settings, url), plan, url)
     features = sorted({name for run in plan.scored() for name in plan.feature_names(run.features)})
     stand_ins = [
         name for name in features if plan.get("features", name).kind.startswith("stand_in")

@@ -15,6 +15,8 @@ from workflow.stopping import jobs_here
 from helpers.tiny_workspace import ROOT, Workspace
 from recap.core.documents import read_mapping
 from recap.plan import source
+from recap.plan.job import Jobs
+from recap.plan.jobs import plan_jobs
 from recap.plan.profiles import load_plan
 from recap.settings.datasets import DATASETS
 from workflow import profile
@@ -65,11 +67,12 @@ def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_pat
     monkeypatch.setenv(profile.VARIABLE, "")  # restored after the test
     job = ("somewhere:job",), ()
     monkeypatch.setitem(source.DIGESTS, job, "0123456789abcdef")
-    profile.pass_on(profile.Planned(plan, [], None, {}))
+    none = Jobs([], plan.files)
+    profile.pass_on(profile.Planned(plan, plan_jobs(plan), none, {}))
     del source.DIGESTS[job]
     planned = profile.passed_on()
     assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()
-    assert planned.needed == []
+    assert list(planned.jobs) == list(plan_jobs(plan)) and not list(planned.acquisitions)
     assert (
         source.code_digest("somewhere:job") == "0123456789abcdef"
     )  # there is no such module to read

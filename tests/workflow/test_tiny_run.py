@@ -16,9 +16,10 @@ import pytest
 from helpers.tiny_workspace import ROOT, Workspace, counts
 from recap.cli.doctor import plan_tools
 from recap.plan.costs import costs_of
-from recap.plan.paths import Paths, used_stores
 from recap.plan.profiles import named_plan
 from recap.plan.report import plan_report
+from recap.plan.run_jobs import scores_of
+from recap.plan.stores import used_stores
 
 TABLE = "reports/tiny/tables/tiny.md"
 CHANGED = ("recipes/other.yaml", "2.0e-3", "3.0e-3")
@@ -68,16 +69,16 @@ def test_the_report_of_snakemake_has_tables_figures_and_the_page(finished):
 def test_it_made_what_the_plan_predicted(to_the_table, monkeypatch):
     monkeypatch.chdir(to_the_table.folder)
     plan = named_plan(Path("params"), "params/tiny.yaml")
-    paths, costs = Paths(plan), costs_of(plan)
+    costs = costs_of(plan)
     for run in plan.trained():
-        made = json.loads(Path(paths.results, "runs", run.path, "training.json").read_text())
+        made = json.loads(Path(plan.files.results, "runs", run.path, "training.json").read_text())
         assert costs.steps(run) == made["steps"]
     (store,) = used_stores(plan)
-    made = Path(paths.store(store.dataset, store.features)).stat().st_size
+    made = Path(plan.files.store(store.dataset, store.features)).stat().st_size
     # The header and the starts of six arrays are planned as whole pages.
     assert made <= costs.store(store).bytes < made + 10 * 4096
     for run in plan.scored():
-        captions = json.loads(Path(paths.scores(run)[0]).read_text())
+        captions = json.loads(Path(scores_of(plan, run)["captions"]).read_text())
         assert len(captions) == costs.counts(run.dataset).test
     text = plan_report(plan, costs, plan_tools(plan), "recap measure params/tiny.yaml")
     assert "Outside files: all are here." in text

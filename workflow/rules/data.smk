@@ -1,76 +1,42 @@
 """Captions of every data set as one table, its vocabulary, and subsets of its training captions."""
 
-from recap.plan.jobs import corpus_spec
-from recap.plan.paths import web_draws
-from recap.settings.datasets import SURVIVORS
-
-WANTED_ROWS = f"{R}/data/wanted_rows"
-SUBSET = "subsets/{subset}/seed-{seed}"
-# A rule has one list of outputs,
-# so data sets whose readers write other files beside the corpus have a separate rule.
-PRODUCTS_OF = {name: PLAN.get("datasets", name).products for name in PLAN.datasets()}
-# Missing outside files: those that are fetched for themselves
-# or to be unpacked, of archives, and of the open web.
-WHOLE = [
-    each for each in PLANNED.needed if each.how == "fetch" and each.entry and not each.pictures
-]
-FETCHED = [each.entry.name for each in WHOLE if each.named_by != VERSIONS.name]
-ARCHIVES = [each.entry.name for each in WHOLE if each.named_by == VERSIONS.name]
-UNPACKED = {
-    each.path: each.entry.name for each in PLANNED.needed if each.archive and not each.pictures
-}
-WEB_PICTURES = {each.path: each.pictures for each in PLANNED.needed if each.pictures}
-
-
-def wanted_rows(survivors):
-    """Return the list of the rows to ask for, if draws need only some fetched pictures."""
-    folder = Path(survivors).parent.relative_to(PROFILE.inputs)
-    return [f"{WANTED_ROWS}/{folder.as_posix()}.txt"] if web_draws(PATHS, survivors) else []
-
 
 # Rules only for files that are not there:
 # one that is there is the user's, and no rule may touch it.
 rule fetch:
     output:
-        PATHS.outside("{file}"),
+        **outputs("fetch"),
     log:
         f"{LOGS}/fetch/{{file}}.log",
-    wildcard_constraints:
-        file=one_of([*FETCHED, *(ARCHIVES if PROFILE.keep_archives else [])]),
     localrule: True
     params:
-        list=str(VERSIONS),
+        **params("fetch"),
     shell:
         "{RECAP} --log-file {log:q} data fetch {wildcards.file:q} --list {params.list:q}"
         " --into {PROFILE.inputs:q}"
 
 
-if ARCHIVES and not PROFILE.keep_archives:
-
-    use rule fetch as fetch_to_unpack with:
-        output:
-            temp(PATHS.outside("{file}")),
-        wildcard_constraints:
-            file=one_of(ARCHIVES),
+use rule fetch as fetch_to_unpack with:
+    output:
+        **outputs("fetch_to_unpack", temporary=True),
+    params:
+        **params("fetch_to_unpack"),
 
 
-# A folder of an archive is unpacked as a whole, whichever of its files are missing.
-for FOLDER in sorted(set(UNPACKED.values())):
-    FILES = [path for path, name in UNPACKED.items() if name == FOLDER]
+for RULE in sorted({each.rule for each in PLANNED.acquisitions.begin("unpack_")}):
 
     rule:
         name:
-            "_".join(["unpack", *re.findall("[A-Za-z0-9]+", FOLDER)])
+            RULE
         input:
-            PATHS.outside(LISTED[FOLDER].archive),
+            unpack(inputs(RULE)),
         output:
-            [directory(path) if path == PATHS.outside(FOLDER) else path for path in FILES],
+            **outputs(RULE),
         log:
-            f"{LOGS}/unpack/{FOLDER}.log",
+            f"{LOGS}/unpack/{RULE}.log",
         localrule: True
         params:
-            list=str(VERSIONS),
-            folder=FOLDER,
+            **params(RULE),
         shell:
             "{RECAP} --log-file {log:q} data unpack {params.folder:q} --list {params.list:q}"
             " --into {PROFILE.inputs:q}"
@@ -79,63 +45,49 @@ for FOLDER in sorted(set(UNPACKED.values())):
 rule wanted_rows:
     """Known before any picture is fetched, because draws go by numbers of rows."""
     input:
-        lambda w: WEB_PICTURES[PATHS.outside(f"{w.pictures}/{SURVIVORS}")].tsv,
+        unpack(inputs("wanted_rows")),
     output:
-        f"{WANTED_ROWS}/{{pictures}}.txt",
+        **outputs("wanted_rows"),
     log:
         f"{LOGS}/wanted_rows/{{pictures}}.log",
     params:
-        draws=lambda w: as_json(web_draws(PATHS, PATHS.outside(f"{w.pictures}/{SURVIVORS}"))),
-        code=code_digest("recap.data.subsets:write_wanted"),
+        **params("wanted_rows"),
     shell:
-        "{RECAP} --log-file {log:q} data wanted --tsv {input:q} --draws {params.draws.file:q}"
+        "{RECAP} --log-file {log:q} data wanted --tsv {input:q} --draws {params.spec.file:q}"
         " --out {output:q}"
 
 
 rule web_pictures:
     """Finished shards are no outputs: a killed or repeated job goes on from them."""
     input:
-        tsv=lambda w: WEB_PICTURES[w.pictures].tsv,
-        only=lambda w: wanted_rows(w.pictures),
+        unpack(inputs("web_pictures")),
     output:
-        "{pictures}",
+        **outputs("web_pictures"),
     log:
         f"{LOGS}/web_pictures/{{pictures}}.log",
-    wildcard_constraints:
-        pictures=one_of(WEB_PICTURES),
     localrule: True
     params:
+        **params("web_pictures", options=["only"]),
         out=subpath(output[0], parent=True),
-        min_side=lambda w: WEB_PICTURES[w.pictures].min_side,
-        only=option("only"),
     shell:
         "{RECAP} --log-file {log:q} data conceptual-download --tsv {input.tsv:q}"
         " --out {params.out:q} --min-side {params.min_side} {params.only:q}"
 
 
-for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
-    CORPUS_RULE = "_".join(
-        ["corpus", *(["with"] if PRODUCTS else []), *(Path(product).stem for product in PRODUCTS)]
-    )
+# A rule for each set of files that readers write beside the corpus.
+for RULE in sorted({each.rule for each in JOBS.begin("corpus")}):
 
     rule:
         name:
-            CORPUS_RULE
+            RULE
         input:
-            lambda w: PATHS.outside_files("datasets", w.dataset),
+            unpack(inputs(RULE)),
         output:
-            [PATHS.of_dataset("{dataset}", product) for product in PRODUCTS],
-            corpus=CORPUS,
+            **outputs(RULE),
         log:
-            f"{LOGS}/{CORPUS_RULE}/{{dataset}}.log",
-        wildcard_constraints:
-            dataset=one_of(name for name, products in PRODUCTS_OF.items() if products == PRODUCTS),
+            f"{LOGS}/{RULE}/{{dataset}}.log",
         params:
-            spec=lambda w: as_json(corpus_spec(PLAN, w.dataset)),
-            # Its own reader counts, those of other kinds do not.
-            code=lambda w: code_digest(
-                "recap.data.corpus:build_corpus", PLAN.get("datasets", w.dataset).reader
-            ),
+            **params(RULE),
             out=subpath(output.corpus, parent=True),
         shell:
             "{RECAP} --log-file {log:q} data corpus --name {wildcards.dataset:q}"
@@ -144,15 +96,13 @@ for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
 
 rule vocabulary:
     input:
-        corpus=CORPUS,
-        tokenizer=lambda w: PATHS.outside_files("datasets", w.dataset, "vocabulary"),
+        unpack(inputs("vocabulary")),
     output:
-        VOCABULARY,
+        **outputs("vocabulary"),
     log:
         f"{LOGS}/vocabulary/{{dataset}}.log",
     params:
-        spec=lambda w: as_json(PLAN.spec("datasets", w.dataset)["vocabulary"]),
-        code=code_digest("recap.data.vocabulary:build_vocabulary", without=PICTURE_SOURCE),
+        **params("vocabulary"),
     shell:
         "{RECAP} --log-file {log:q} data vocabulary --corpus {input.corpus:q}"
         " --spec {params.spec.file:q} --inputs {PROFILE.inputs:q} --out {output:q}"
@@ -160,20 +110,13 @@ rule vocabulary:
 
 rule card:
     input:
-        corpus=CORPUS,
-        # What a reader says about what it left out, where it says something.
-        counts=lambda w: [
-            PATHS.of_dataset(w.dataset, name)
-            for name in PRODUCTS_OF[w.dataset]
-            if name == "counts.md"
-        ],
+        unpack(inputs("card")),
     output:
-        PATHS.of_dataset("{dataset}", "card.md"),
+        **outputs("card"),
     log:
         f"{LOGS}/card/{{dataset}}.log",
     params:
-        code=code_digest("recap.data.card:write_card", without=PICTURE_SOURCE),
-        counts=option("counts"),
+        **params("card", options=["counts"]),
     shell:
         "{RECAP} --log-file {log:q} data card --name {wildcards.dataset:q}"
         " --corpus {input.corpus:q} {params.counts:q} --out {output:q}"
@@ -181,14 +124,13 @@ rule card:
 
 rule subset:
     input:
-        corpus=CORPUS,
+        unpack(inputs("subset")),
     output:
-        f"{DATA}{SUBSET}.json",
+        **outputs("subset"),
     log:
-        f"{LOGS}/subset/{{dataset}}/{SUBSET}.log",
+        f"{LOGS}/subset/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.log",
     params:
-        spec=lambda w: as_json(PLAN.spec("subsets", w.subset)),
-        code=code_digest("recap.data.subsets:draw_subset", without=PICTURE_SOURCE),
+        **params("subset"),
     shell:
         "{RECAP} --log-file {log:q} run-step recap.data.subsets:draw_subset"
         " --spec {params.spec.file:q} --corpus {input.corpus:q} --name {wildcards.subset:q}"

@@ -1,16 +1,5 @@
 """Feature vectors of all pictures in one file, which data sets with the same pictures share."""
 
-from recap.plan.jobs import extractor_spec
-from recap.plan.paths import (
-    corpora_of,
-    input_features,
-    not_fewer,
-    readers,
-    sent_parts,
-    used_features,
-    used_subsets,
-)
-
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any(
     "conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method
@@ -20,96 +9,34 @@ DETECTOR_RECAP = (
     if CONDA
     else RECAP
 )
-STORE_NAME = ("{dataset}", "{features}")
-BACKBONE, STORE_FILE, USED = (
-    PATHS.store(*STORE_NAME, end) for end in ("backbone.safetensors", "h5", "images.txt")
-)
 # A store in several parts is made by a job for each,
 # with a GPU of its own, and one that merges them.
+IN_PARTS = PROFILE.execution.extraction_parts > 1
+OF_PART = "-{part}" if IN_PARTS else ""
 PARTS = PROFILE.execution.extraction_parts
-PART = f"{WORK}/parts/{{dataset}}/{{features}}/{{part}}.json"
-EXTRACTED, OF_PART = (temp(PART), "-{part}") if PARTS > 1 else (STORE_FILE, "")
-
-
-def settings_of(w):
-    return PLAN.get("features", w.features)
-
-
-def reader_of(w):
-    """Return the data set whose captions and pictures a store is made from: the first that reads it."""
-    return readers(PLAN, w.dataset)[0]
-
-
-def source_notes(w):
-    """Return the notes of what makes the stores that a store is made from."""
-    return PATHS.stores(w, input_features(PLAN, w.features), EXTRACTOR)
-
-
-def subsets_of_features(w):
-    """Return the subsets of all runs that read a store.
-
-    A list of images that serves more runs stays as it is.
-    """
-    record = read_record(PATHS.store(w.dataset, w.features, "images.txt"))
-    return not_fewer(used_subsets(PATHS, w), record.get("input") or [])
-
-
-def features_where(condition):
-    """Return the constraint of the wildcard `features` to those that fulfil a condition."""
-    return one_of(name for name in used_features(PLAN) if condition(PLAN.get("features", name)))
-
-
-SOURCES = {
-    "corpus": lambda w: PATHS.of_dataset(
-        reader_of(w), "corpus.parquet"
-    ),  # says which pictures there are
-    "images": lambda w: PATHS.images(reader_of(w)) if settings_of(w).from_pictures else [],
-    # What is imported, or weights neither random nor from the hub.
-    "weights": lambda w: PATHS.outside_files("features", w.features),
-}
-# What decides the values of a store.
-EXTRACTION = {
-    "spec": lambda w: as_json(extractor_spec(PLAN, w.features)),
-    "code": lambda w: code_digest(*settings_of(w).targets()),
-}
-# What survives a killed job and the start of another, which declared outputs would not: finished shards, and the store
-# under a second name, from which it grows.
-SURVIVES = {
-    "shards": f"{WORK}/shards/{{dataset}}/{{features}}",
-    "kept": f"{WORK}/stores/{{dataset}}/{{features}}.h5",
-}
+PART_OPTIONS = lambda w, output: (
+    ["--part", f"{w.part}/{PARTS}", "--done", output[0]] if IN_PARTS else []
+)
 EXTRACTION_RESOURCES = {
     **STOPPED_BEFORE_LIMIT,
     # A resource, as the command's text has it since before there was a file:
     # another text would redo finished stores.
     "execution": lambda w: f"--execution={quote(f'{EXECUTION}/features/{w.features}.yaml')}",
 }
-EXTRACTION_PARAMS = {
-    **EXTRACTION,
-    "part": lambda w, output: (
-        ["--part", f"{w.part}/{PARTS}", "--done", output[0]] if PARTS > 1 else []
-    ),
-    **SURVIVES,
-    "out": STORE_FILE,
-}
 
 
 rule pretrain:
     input:
-        boxes=lambda w: PATHS.of_dataset(reader_of(w), "boxes.json"),
-        images=lambda w: PATHS.images(reader_of(w)),
+        unpack(inputs("pretrain")),
     output:
-        BACKBONE,
+        **outputs("pretrain"),
     log:
         f"{LOGS}/pretrain/{{dataset}}/{{features}}.log",
-    wildcard_constraints:
-        features=features_where(lambda features: features.trained_on_boxes()),
-    threads: 2
+    threads: lambda w: job("pretrain", w).threads
     resources:
-        gpu=GPU,
+        gpu=lambda w: job("pretrain", w).gpus,
     params:
-        spec=EXTRACTION["spec"],
-        code=code_digest("recap.features.training:pretrain"),
+        **params("pretrain"),
     shell:
         "{RECAP} --log-file {log:q} run-step recap.features.training:pretrain"
         " --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
@@ -119,15 +46,13 @@ rule pretrain:
 rule used_images:
     """What features are made of: the images that some run reads."""
     input:
-        corpora=lambda w: corpora_of(PATHS, w, subsets_of_features(w)),
-        subsets=subsets_of_features,
+        unpack(inputs("used_images")),
     output:
-        USED,
+        **outputs("used_images"),
     log:
         f"{LOGS}/used_images/{{dataset}}/{{features}}.log",
     params:
-        code=code_digest("recap.data.subsets:write_used", without=PICTURE_SOURCE),
-        parts=lambda w: sent_parts(PATHS, w),
+        **params("used_images"),
     shell:
         "{RECAP} --log-file {log:q} run-step recap.data.subsets:write_used"
         " --corpora {input.corpora:q} --subsets {input.subsets:q} --parts {params.parts:q}"
@@ -139,22 +64,13 @@ rule extractor:
     input:
         # Pictures that a rule fetches are there when the corpus is,
         # and change their folder's time until then.
-        corpus=lambda w: ancient(SOURCES["corpus"](w)),
-        images=SOURCES["images"],
-        weights=SOURCES["weights"],
-        trained=PATHS.trained_backbone,
-        stores=source_notes,
-        products=lambda w: [
-            PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()
-        ],
+        unpack(inputs("extractor", old=["corpus"])),
     output:
-        PATHS.store(*STORE_NAME, EXTRACTOR),
+        **outputs("extractor"),
     log:
         f"{LOGS}/extractor/{{dataset}}/{{features}}.log",
-    wildcard_constraints:
-        features=features_where(lambda features: True),
     params:
-        **EXTRACTION,
+        **params("extractor"),
     shell:
         "{RECAP} --log-file {log:q} run-step recap.features.extraction:write_note"
         " --spec {params.spec.file:q} --code {params.code} --out {output:q}"
@@ -164,31 +80,19 @@ rule extractor:
 
 rule features:
     input:
-        **SOURCES,
-        used=USED,
-        trained=PATHS.trained_backbone,
-        boxes=lambda w: may_grow(PATHS.stores(w, [settings_of(w).input_features().get("boxes")])),
-        cells=lambda w: may_grow(PATHS.stores(w, [settings_of(w).input_features().get("cells")])),
-        stores=source_notes,
-        products=lambda w: [
-            PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()
-        ],
+        unpack(inputs("features")),
     output:
-        EXTRACTED,
+        **outputs("features", temporary=IN_PARTS),
     log:
         f"{LOGS}/features/{{dataset}}/{{features}}{OF_PART}.log",
-    wildcard_constraints:
-        features=features_where(lambda features: not features.needs_detectron2),
-    threads: 2
+    threads: lambda w: job("features", w).threads
     resources:
         **EXTRACTION_RESOURCES,
-        gpu=lambda w: GPU if settings_of(w).from_pictures else 0,
+        gpu=lambda w: job("features", w).gpus,
     params:
-        **EXTRACTION_PARAMS,
-        trained=option("trained"),
-        boxes=option("boxes"),
-        cells=option("cells"),
+        **params("features", options=["trained", "boxes", "cells"]),
         products=lambda w, input: ["--products", *input.products] if input.products else [],
+        part=PART_OPTIONS,
     shell:
         "{RECAP} --log-file {log:q} features extract --spec {params.spec.file:q}"
         " --corpus {input.corpus:q} --used {input.used:q} --images {input.images:q}"
@@ -202,22 +106,20 @@ rule features:
 # detectron2 if it is not there.
 rule detector_features:
     input:
-        **SOURCES,
-        used=USED,
+        unpack(inputs("detector_features")),
     output:
-        EXTRACTED,
+        **outputs("detector_features", temporary=IN_PARTS),
     log:
         f"{LOGS}/detector_features/{{dataset}}/{{features}}{OF_PART}.log",
-    wildcard_constraints:
-        features=features_where(lambda features: features.needs_detectron2),
     conda:
         "../envs/detectron2.yaml"
-    threads: 2
+    threads: lambda w: job("detector_features", w).threads
     resources:
         **EXTRACTION_RESOURCES,
-        gpu=GPU,
+        gpu=lambda w: job("detector_features", w).gpus,
     params:
-        **EXTRACTION_PARAMS,
+        **params("detector_features"),
+        part=PART_OPTIONS,
     shell:
         "{DETECTOR_RECAP} --log-file {log:q} features extract --spec {params.spec.file:q}"
         " --corpus {input.corpus:q} --used {input.used:q} --images {input.images:q}"
@@ -225,17 +127,17 @@ rule detector_features:
         " {params.part:q} --shards {params.shards:q} --kept {params.kept:q} --out {params.out:q}"
 
 
-if PARTS > 1:
+if IN_PARTS:
 
     rule merge_features:
         input:
-            [PART.replace("{part}", str(number)) for number in range(1, PARTS + 1)],
+            unpack(inputs("merge_features")),
         output:
-            STORE_FILE,
+            **outputs("merge_features"),
         log:
             f"{LOGS}/merge_features/{{dataset}}/{{features}}.log",
         params:
-            **SURVIVES,
+            **params("merge_features"),
         shell:
             "{RECAP} --log-file {log:q} features merge {input:q} --shards {params.shards:q}"
             " --kept {params.kept:q} --out {output:q}"

@@ -17,9 +17,9 @@ from recap.core.process import devices
 from recap.data.tokenizer import GET
 from recap.metrics.java import java_executable
 from recap.metrics.spice import spice_models_missing
-from recap.plan.paths import used_features
 from recap.plan.report import SystemTool
 from recap.plan.run_plan import RunPlan
+from recap.plan.stores import used_stores
 from recap.settings.metrics import METRICS
 
 # Name, what is lost without it, how to get it.
@@ -188,9 +188,7 @@ def plan_tools(plan: RunPlan) -> list[SystemTool]:
         "Java": any("java" in METRICS.get(name).needs for name in metrics),
         "SPICE's models": "SPICE" in metrics,
         "tagger": True,
-        "detectron2": any(
-            plan.get("features", name).needs_detectron2 for name in used_features(plan)
-        ),
+        "detectron2": any(store.settings.needs_detectron2 for store in used_stores(plan)),
         "GPU": plan.profile.execution.device != "cpu",
         "LaTeX": True,
     }

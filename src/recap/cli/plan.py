@@ -167,8 +167,7 @@ def show(
     print(f"# {table}: {of_table.label}")
     for title, values in row_settings(planned, row).items():
         drawn = (
-            title == f"subsets/{of_table.subset}"
-            and planned.get("subsets", of_table.subset).fraction < 1
+            title == f"subsets/{of_table.subset}" and planned.subset(of_table.subset).fraction < 1
         )
         print(f"{title}:{'  # one draw per seed' if drawn else ''}")
         lines = [
@@ -184,7 +183,7 @@ def show(
 def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOLDER) -> None:
     """Validate a profile, at each of its scales, and everything it names."""
     from recap.models.check import check_models
-    from recap.plan.jobs import planned_claims
+    from recap.plan.claims import planned_claims
     from recap.plan.run_plan import RunPlan
     from recap.plan.workload import Workload
     from recap.settings.params import load_profiles

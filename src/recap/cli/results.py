@@ -117,7 +117,7 @@ def _claims_of(
 
     A paper may be named by a folder of results.
     """
-    from recap.plan.jobs import paper_claims, papers_with_claims
+    from recap.plan.claims import paper_claims, papers_with_claims
 
     names = papers_with_claims(params)
     judged = {}

@@ -16,7 +16,7 @@ from recap.core.process import acquire_gpus, ending_with_us, limited_memory
 from recap.plan.run import row_setting, series_of
 
 if TYPE_CHECKING:
-    from recap.plan.profiles import SingleRun
+    from recap.plan.single import SingleRun
     from recap.settings.recipes import ExecutionFile, RunSpec
 
 OF_SPEC = Section("a run of a spec, as the workflow trains it")
@@ -133,39 +133,39 @@ def train_row(
     import yaml
 
     from recap.plan.outside import missing_files, refuse_missing
-    from recap.plan.paths import Paths as ProfilePaths
-    from recap.plan.profiles import row_config, single_run
+    from recap.plan.profiles import row_config
+    from recap.plan.single import single_job, single_jobs, single_run
 
     config = row_config(params, row, **config_of)
     chosen = single_run(config, stage=stage, changes=changes)
     folder = out or chosen.folder
-    model, paths = chosen.spec.model_settings, ProfilePaths(chosen.plan)
-    inputs = paths.training_inputs(chosen.run, model)
+    plan = chosen.plan
+    inputs = single_job(chosen).inputs
     # else this is one of several processes, and the first one had them made
     if "WORLD_SIZE" not in os.environ:
         # Outside files of changed settings, too, which no plan of the workflow has.
-        refuse_missing(missing_files(paths, model if chosen.run.stage == "xe" else None), paths)
+        refuse_missing(missing_files(plan, single_jobs(chosen)), plan.profile)
         workflow, configfile = snakefile("--row"), folder / "profile.yaml"
         write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         every: list[str] = []
         for names in inputs.values():
-            every += [names] if isinstance(names, str) else names
-        results = [file for file in every if file.startswith(f"{paths.results}/")]
+            every += names
+        results = [file for file in every if file.startswith(f"{plan.files.results}/")]
         if _snakemake(
             *results, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"
         ):
             raise RecapError(f"{row}: its files could not be made; the messages above say why")
     files: dict[str, Any] = {
-        "corpus": Path(inputs["corpus"]),
-        "vocabulary": Path(inputs["vocabulary"]),
+        "corpus": Path(inputs["corpus"][0]),
+        "vocabulary": Path(inputs["vocabulary"][0]),
         "features": [Path(store) for store in inputs["features"]],
     }
     images = run_training(
         spec=chosen.spec,
         execution=chosen.execution,
         **files,
-        subset=Path(inputs["subset"]),
-        init=Path(inputs["init"]).parent if "init" in inputs else None,
+        subset=Path(inputs["subset"][0]),
+        init=Path(inputs["init"][0]).parent if "init" in inputs else None,
         weights=next(map(Path, inputs.get("weights", [])), None),
         state=folder / "state",
         out=folder / "run",

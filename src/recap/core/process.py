@@ -135,6 +135,11 @@ def devices() -> list[str]:
     return [str(index) for index, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
 
 
+def uses_gpus(device: str) -> bool:
+    """Return whether jobs use GPUs: where there are none, `auto` means the CPU."""
+    return device == "cuda" or (device == "auto" and bool(devices()))
+
+
 def acquire_gpus(device: str, number: int = 1) -> None:
     """Take free places on GPUs until this job of a workflow ends,
     and let torch, not used yet, see these GPUs alone."""

@@ -33,10 +33,10 @@ def check_models(plan: RunPlan, cache: Path | None = None) -> None:
     workload = Workload(plan)
     checked: set[str] = set()
     for run in plan.scored():
-        config: ModelConfig = plan.get("models", run.model)
+        config = plan.model(run.model)
         sizes = {name: stream.width for name, stream in workload.streams(run).items()}
         sizes = sizes or dict.fromkeys(config.example_streams, FEATURE_SIZE)
-        ids = plan.get("datasets", run.dataset).vocabulary_ids or VOCABULARY_SIZE
+        ids = plan.dataset(run.dataset).vocabulary_ids or VOCABULARY_SIZE
         code = job_code("recap.models.base", config.kind)
         key = value_hash([config.model_dump(mode="json"), list(sizes.items()), ids, code])
         if key not in checked | noted:

@@ -14,6 +14,7 @@ from recap.core.documents import read_json
 from recap.core.errors import ConfigError
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.stores import Store
 from recap.plan.workload import StepShape, Work, Workload
 from recap.settings.base import Strict
 
@@ -130,12 +131,12 @@ class Costs(Workload):
         seconds = row.gflop / self.tflops / 1e3 if self.tflops else row.seconds
         return seconds * _ratio(row, shape)
 
-    def store(self, store: Run) -> StoreSize:
+    def store(self, store: Store) -> StoreSize:
         """Return the size of a feature store."""
         streams, images = self.stored(store.dataset, store.features), self.used_images(store)
         if not streams:
             return StoreSize(None, at_most=False)
-        number = _NUMBER_BYTES[self.plan.get("features", store.features).dtype]
+        number = _NUMBER_BYTES[store.settings.dtype]
         each: float = _PER_IMAGE + _OFFSET * len(streams)
         for stream in streams.values():
             each += stream.vectors * (stream.width * number + stream.beside)

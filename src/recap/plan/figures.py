@@ -50,7 +50,7 @@ def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
 def _setting(plan: RunPlan, figure: str, row: Row, setting: str) -> float:
     """Return the number of a row's setting, ``recipe.xe.epochs``."""
     section, *keys = setting.split(".")
-    value: Any = plan.spec(f"{section}s", getattr(row, section))
+    value: Any = plan.get(f"{section}s", getattr(row, section)).model_dump(mode="json")
     try:
         for key in keys:
             value = value[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import Literal
 
 from recap.core.errors import ConfigError
 from recap.core.log import log
-from recap.plan.paths import Paths, used_stores
-from recap.plan.run import Run
-from recap.settings import ModelConfig
+from recap.plan.job import Code, Job
+from recap.plan.run_plan import RunPlan
+from recap.plan.specs import web_draws
+from recap.settings import Profile
 from recap.settings.base import HUB
 from recap.settings.datasets import WebPictures
-from recap.settings.models import LANGUAGE_MODEL
 from recap.settings.versions import OutsideFile, entry_of, list_of, read_versions
 
 How = Literal["fetch", "unpack", "hand", "hub"]
@@ -39,21 +40,18 @@ class MissingFile:
     pictures: WebPictures | None = None
 
 
-def missing_files(paths: Paths, model: ModelConfig | None = None) -> list[MissingFile]:
-    """Return what a plan still needs, each once.
-
-    A `model` that is trained here takes the place of the runs'.
-    """
-    plan = paths.plan
+def missing_files(plan: RunPlan, jobs: Iterable[Job]) -> list[MissingFile]:
+    """Return what jobs still need whose files are not all there, each once."""
     versions = list_of(plan.params)
     listed = read_versions(versions) if versions.exists() else {}
     pictures: dict[str, WebPictures] = {}
     for name in plan.datasets():
-        for file, each in plan.get("datasets", name).web_pictures().items():
-            pictures[paths.outside(file)] = replace(each, tsv=paths.outside(each.tsv))
+        for file, each in plan.dataset(name).web_pictures().items():
+            tsv = plan.files.outside(each.tsv)
+            pictures[plan.files.outside(file)] = replace(each, tsv=tsv)
     missing: dict[str, MissingFile] = {}
     from_hub: dict[str, MissingFile] = {}
-    for path, named_by in _wanted(paths, model):
+    for path, named_by in _wanted(jobs):
         if path.startswith(HUB):
             entry = listed.get(path.partition("@")[0].replace(HUB, "hub/", 1))
             from_hub[path] = MissingFile(path, named_by, entry, "hub")
@@ -62,11 +60,19 @@ def missing_files(paths: Paths, model: ModelConfig | None = None) -> list[Missin
             missing[path] = needed
             if (archive := needed.archive) is None:
                 continue
-            place = paths.outside(archive.name)
+            place = plan.files.outside(archive.name)
             if not Path(place).exists():
                 how: How = "fetch" if archive.urls else "hand"
                 missing.setdefault(place, MissingFile(place, versions.name, archive, how))
     return [*missing.values(), *from_hub.values()]
+
+
+def _wanted(jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
+    """Yield the outside files and names of the hub of jobs that still have something to make."""
+    for job in jobs:
+        if job.outside and not all(Path(file).exists() for file in job.outputs.values()):
+            for path in job.outside:
+                yield path, job.named_by
 
 
 def _missing(
@@ -89,69 +95,64 @@ def _missing(
     return MissingFile(path, named_by, entry, how, archive, pictures)
 
 
-def _wanted(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str, str]]:
-    """Yield the outside files and names of the hub of products that are still to be made."""
-    for product, named_by, needs in _named_files(paths, model):
-        if product is None or not Path(product).exists():
-            for path in needs:
-                yield path, named_by
+def acquisition_jobs(plan: RunPlan, needed: Sequence[MissingFile]) -> Iterator[Job]:
+    """Yield the jobs that fetch or unpack missing files.
+
+    A file that is there is the user's, and no rule may touch it.
+    """
+    versions = list_of(plan.params)
+    folders: dict[str, list[MissingFile]] = {}
+    for each in needed:
+        if each.pictures:
+            yield from _web_pictures(plan, each.path, each.pictures)
+        elif each.how == "fetch" and each.entry:
+            # An archive is kept where the profile says so, or where a parameter file names it.
+            temporary = each.named_by == versions.name and not plan.profile.keep_archives
+            yield Job(
+                rule="fetch_to_unpack" if temporary else "fetch",
+                wildcards={"file": each.entry.name},
+                params={"list": str(versions)},
+            )
+        elif each.archive and each.entry:
+            folders.setdefault(each.entry.name, []).append(each)
+    # A folder of an archive is unpacked as a whole, whichever of its files are missing.
+    for name, files in folders.items():
+        archive = files[0].archive
+        assert archive is not None  # of what is unpacked
+        yield Job(
+            rule="_".join(["unpack", *re.findall("[A-Za-z0-9]+", name)]),
+            inputs={"archive": plan.files.outside(archive.name)},
+            outputs={each.path: each.path for each in files},
+            params={"list": str(versions), "folder": name},
+        )
 
 
-NamedFiles = tuple[str | None, str, Iterable[str]]
+def _web_pictures(plan: RunPlan, survivors: str, pictures: WebPictures) -> Iterator[Job]:
+    """Yield the job that fetches pictures of the open web, and that of the rows to ask for."""
+    only: list[str] = []
+    # Known before any picture is fetched, because draws go by numbers of rows.
+    if draws := web_draws(plan, survivors):
+        folder = Path(survivors).parent.relative_to(plan.profile.inputs).as_posix()
+        only = list(plan.files.of("wanted_rows", pictures=folder).values())
+        yield Job(
+            rule="wanted_rows",
+            wildcards={"pictures": folder},
+            inputs={"tsv": pictures.tsv},
+            spec=draws,
+            code=Code(("recap.data.subsets:write_wanted",)),
+        )
+    # Finished shards are no outputs: a killed or repeated job goes on from them.
+    yield Job(
+        rule="web_pictures",
+        wildcards={"pictures": survivors},
+        inputs={"tsv": pictures.tsv, "only": only},
+        params={"min_side": pictures.min_side},
+    )
 
 
-def _named_files(paths: Paths, model: ModelConfig | None) -> Iterator[NamedFiles]:
-    """Yield products of the plan, each with a parameter file
-    and the outside files and names of the hub in it."""
-    plan = paths.plan
-    yield from _dataset_files(paths)
-    for store in used_stores(plan):
-        needs = list(paths.outside_files("features", store.features))
-        if hub := plan.get("features", store.features).hub():
-            needs.append(hub)
-        yield paths.store(store.dataset, store.features), f"features/{store.features}.yaml", needs
-    for scored in plan.scored():
-        for run in scored.parts():
-            yield from _weight_files(paths, run, model)
-    for figure in plan.model_figures:
-        needs = [paths.outside(name) for name in figure.settings.texts()]
-        for file in figure.files:
-            yield f"{paths.reports}/figures/{file}", f"tables/{figure.table}.yaml", needs
-    for each in plan.scored_files():
-        needs = [paths.outside(file) for file in each.files]
-        yield paths.scores(each)[-1], f"tables/{each.table}.yaml", needs
-
-
-def _dataset_files(paths: Paths) -> Iterator[NamedFiles]:
-    names = paths.plan.datasets()
-    for name in names:
-        product = paths.of_dataset(name, "corpus.parquet")
-        yield product, f"datasets/{name}.yaml", paths.outside_files("datasets", name)
-    for name in names:
-        hub = getattr(paths.plan.get("datasets", name).vocabulary, "tokenizer", "")
-        needs = list(paths.outside_files("datasets", name, "vocabulary"))
-        if hub.startswith(HUB):
-            needs.append(hub)
-        yield paths.of_dataset(name, "vocabulary.json"), f"datasets/{name}.yaml", needs
-
-
-def _weight_files(paths: Paths, run: Run, model: ModelConfig | None) -> Iterator[NamedFiles]:
-    """Yield the pretrained weights that a run begins with, if any."""
-    plan = paths.plan
-    source = (model or plan.get("models", run.model)).pretrained_weights() or ""
-    if source.startswith(LANGUAGE_MODEL):
-        name = source.removeprefix(LANGUAGE_MODEL)
-        needs = paths.outside_files("language_models", name)
-        yield paths.pretrained(run, model)[0], f"language_models/{name}.yaml", needs
-    elif source:
-        product = None if model else paths.weights(plan.weights(run))
-        needs = [source] if source.startswith(HUB) else paths.pretrained(run, model)
-        yield product, f"models/{run.model}.yaml", needs
-
-
-def refuse_missing(needed: Sequence[MissingFile], paths: Paths) -> None:
+def refuse_missing(needed: Sequence[MissingFile], profile: Profile) -> None:
     """Refuse a plan of whose missing files some are made by no rule, after a line about each."""
-    missing, profile = [each for each in needed if each.how != "hub"], paths.plan.profile
+    missing = [each for each in needed if each.how != "hub"]
     first = next((each for each in missing if each.how == "hand" or not profile.fetch), None)
     if first is None:
         return

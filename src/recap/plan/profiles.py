@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from recap.core.documents import parse, read_mapping
+from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.process import devices
-from recap.plan.jobs import execution, run_spec
-from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
-from recap.settings.params import load_profile, merged, profiles, refuse_other_scale, validate
-from recap.settings.recipes import EvaluationSpec, Execution, ExecutionFile, RunSpec
+from recap.settings.params import load_profile, profiles, refuse_other_scale
 
 PARAMS, ROW = "params_dir", "row"  # keys beside those of the profile
 PAPER = "paper"  # the scale of papers at which nothing is replaced
@@ -40,7 +35,7 @@ def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> Ru
         raise ConfigError(
             f"inputs={inputs}: Snakemake takes braces for wildcards; use a folder without them"
         )
-    gpus, number = uses_gpus(plan.profile.execution), len(devices())
+    number = len(devices())
     for name in sorted({run.recipe for run in plan.scored()}):
         recipe = plan.recipe(name)
         if recipe.evaluation.split != "test":
@@ -48,7 +43,7 @@ def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> Ru
                 f"recipe {name!r}: evaluation.split is 'val', but tables have test scores; say test"
             )
         # No GPU here: the jobs are those of a cluster, whose nodes have them.
-        if gpus and number and recipe.processes > number:
+        if plan.gpus and number and recipe.processes > number:
             raise ConfigError(
                 f"recipe {name!r}: {recipe.processes} processes want a GPU each of {number}; set "
                 "`processes` lower"
@@ -61,11 +56,6 @@ def unchecked_plan(config: Mapping[str, Any]) -> RunPlan:
     values = {key: value for key, value in config.items() if key not in (PARAMS, ROW)}
     profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
     return RunPlan(profile, Path(config.get(PARAMS, "params")), row=config.get(ROW))
-
-
-def uses_gpus(execution: Execution) -> bool:
-    """Return whether jobs use GPUs: where there are none, `auto` means the CPU."""
-    return execution.device == "cuda" or (execution.device == "auto" and bool(devices()))
 
 
 def named_plan(
@@ -117,72 +107,3 @@ def row_config(
     }
     config |= {key: value for key, value in changes.items() if value is not None}
     return config | {"tables": [table], "figures": [], "studies": [], PARAMS: str(params), ROW: row}
-
-
-@dataclass(frozen=True)
-class SingleRun:
-    """A training stage of a row, perhaps with other settings, and how captions are decoded."""
-
-    plan: RunPlan
-    run: Run
-    spec: RunSpec
-    execution: ExecutionFile
-    evaluation: EvaluationSpec
-
-    @property
-    def folder(self) -> Path:
-        """Where its state and its results are: never among those of a profile."""
-        return (
-            Path("work")
-            / SINGLE
-            / "runs"
-            / str(self.plan.row_id)
-            / f"seed-{self.run.seed}"
-            / self.run.stage
-        )
-
-
-def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[str]) -> SingleRun:
-    """Return one stage of the row of `row_config`,
-    with changes (``xe.epochs=1``) of xe, scst, model and others."""
-    plan = load_plan(config)
-    first = row_runs(plan.row(config[ROW])[1], config["seeds"])[0].parts()[0]
-    run = (
-        plan.first_stage(first) if (stage or first.stage) == "xe" else replace(first, stage="scst")
-    )
-    spec = run_spec(plan, run).model_dump(mode="json")
-    parts: dict[str, dict[str, Any]] = {
-        run.stage: spec["stage_settings"],
-        "model": spec["model_settings"],
-        "evaluation": plan.recipe(run.recipe).evaluation.model_dump(mode="json"),
-        "execution": execution(plan, run.recipe).model_dump(mode="json"),
-    }
-    for change in changes:
-        part, values = _parsed(change, list(parts))
-        parts[part] = merged(parts[part], values)
-    spec |= {"stage_settings": parts[run.stage], "model_settings": parts["model"]}
-    return SingleRun(
-        plan,
-        run,
-        validate(RunSpec, spec, "--set"),
-        validate(ExecutionFile, parts["execution"], "--set"),
-        validate(EvaluationSpec, {"evaluation": parts["evaluation"]}, "--set"),
-    )
-
-
-def _parsed(change: str, parts: list[str]) -> tuple[str, dict[str, Any]]:
-    """Return what ``xe.schedule.learning_rate=1e-4`` changes: ``xe`` and what is laid over it."""
-    key, equals, text = change.partition("=")
-    part, *names = key.split(".")
-    if not (equals and names and all(names)):
-        raise ConfigError(f"--set {change}: write KEY=VALUE with KEY as xe.epochs or model.d_model")
-    if part in ("xe", "scst") and part not in parts:
-        raise ConfigError(
-            f"--set {change}: this run is of stage {parts[0]}; add --stage {part} to train that one"
-        )
-    if part not in parts:
-        raise UnknownName(
-            f"--set {change}: there is nothing called {part!r} in this run; {nearest(part, parts)}"
-        )
-    value = parse(text, f"--set {key}")
-    return part, reduce(lambda below, name: {name: below}, reversed(names), value)

@@ -10,11 +10,12 @@ from textwrap import shorten
 from recap.core.documents import read_json
 from recap.core.errors import aligned, counted
 from recap.plan.costs import Cost, Costs, StoreSize
+from recap.plan.jobs import plan_jobs
 from recap.plan.outside import How, MissingFile, missing_files
-from recap.plan.paths import Paths, used_stores
 from recap.plan.profiles import PAPER
 from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
+from recap.plan.stores import used_stores
 from recap.settings.base import HUB
 from recap.settings.params import file_and_part
 from recap.settings.tables import STAGE_NAMES
@@ -51,7 +52,7 @@ class SystemTool:
 def plan_report(plan: RunPlan, costs: Costs, tools: Sequence[SystemTool], measure: str) -> str:
     """Return all that a person wants to know before the first job; `measure` is the command that
     measures its steps."""
-    missing = missing_files(Paths(plan))
+    missing = missing_files(plan, plan_jobs(plan))
     cost_of = {run: costs.training(run) for run in plan.trained()}
     at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
@@ -120,7 +121,7 @@ def _disk(plan: RunPlan, missing: Sequence[MissingFile], costs: Costs, cost_of: 
         parts.append(f"{unknown} whose size is not published")
     if any(each.archive for each in missing):
         parts.append("what is unpacked of them")
-    parts += _stores([costs.store(run) for run in used_stores(plan)])
+    parts += _stores([costs.store(store) for store in used_stores(plan)])
     weights = [cost.weights for cost in cost_of.values() if cost]
     parts.append(f"{_size(sum(weights))} of weights")
     return f"Disk: {', '.join(parts)}."

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the workflow's messages need labels alone
 
 # as `recap import-checkpoint` writes them
 RELEASED_FILES = ("config.yaml", "model.safetensors", "vocabulary.json")
+ANSWER = "scores.json"  # of the server, in the folder of a submission
 VAL, TEST = "val2014", "test2014"  # the parts of COCO that its caption server scores
 _NAMES = ("dataset", "subset", "features", "model", "recipe")
 
@@ -34,12 +35,24 @@ class Run:
     members: tuple[int, ...] = ()
 
     @property
+    def names(self) -> dict[str, str]:
+        """Data set, subset, features, model and recipe."""
+        return {name: getattr(self, name) for name in _NAMES}
+
+    @property
+    def wildcards(self) -> dict[str, str]:
+        """The values of the wildcards in the patterns of its files."""
+        if self.members:
+            return self.names | {"seeds": "+".join(map(str, self.members))}
+        return self.names | {"seed": str(self.seed)}
+
+    @property
     def path(self) -> str:
         """The folder of this run below ``runs/`` and ``scores/``."""
-        seeds = (
-            f"ensemble-{'+'.join(map(str, self.members))}" if self.members else f"seed-{self.seed}"
-        )
-        return f"{row_setting(vars(self))}/{seeds}/{self.stage}"
+        seeds = f"seed-{self.seed}"
+        if self.members:
+            seeds = f"ensemble-{'+'.join(map(str, self.members))}"
+        return f"{row_setting(self.names)}/{seeds}/{self.stage}"
 
     def parts(self) -> list[Run]:
         """Return the trained runs behind this one: itself, or the members."""
@@ -53,14 +66,6 @@ def row_runs(row: Row, seeds: list[int]) -> list[Run]:
         [replace(first, members=tuple(seeds))]
         if row.ensemble
         else [replace(first, seed=seed) for seed in seeds]
-    )
-
-
-def run_named(names: Mapping[str, str], **changes: Any) -> Run:
-    """Return the run of a rule's wildcards, of which `seed` and `stage` may be missing."""
-    parts: dict[str, Any] = {key: names[key] for key in _NAMES}
-    return Run(
-        **{**parts, "seed": int(names.get("seed", 0)), "stage": names.get("stage", ""), **changes}
     )
 
 

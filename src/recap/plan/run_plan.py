@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import ConfigError, UnknownName, nearest
+from recap.core.process import uses_gpus
 from recap.plan.figures import model_figures, planned_figure
+from recap.plan.files import Files
 from recap.plan.run import (
     Run,
     ScoredFile,
@@ -49,7 +51,9 @@ from recap.settings import (
     TableFile,
     Titles,
 )
-from recap.settings.datasets import PicturesAlone
+from recap.settings.datasets import DatasetConfig, PicturesAlone, Subset
+from recap.settings.features import FeaturesConfig
+from recap.settings.models import LanguageModel, ModelConfig
 from recap.settings.params import (
     base_files,
     flat,
@@ -78,15 +82,18 @@ class RunPlan:
     """
 
     def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
-        self.profile, self.params, self.row_id = profile, params, row
-        self.folder = ""  # that results are below, with its slash; "": the working folder
+        self.profile = profile
+        self.params = params
+        self.row_id = row
+        self.files = Files(profile)
+        self.gpus = int(uses_gpus(profile.execution.device))  # of one process
         # section and part of a path -> config object
         self._settings: dict[tuple[str, str], Any] = {}
         # the same of models and recipes of rows
         self._variants: dict[tuple[str, str], Variant] = {}
         # rows that name the same variant share its config object
         self._of_variants: dict[str, Any] = {}
-        self._features: dict[str, tuple[str, ...]] = {}
+        self._feature_names: dict[str, tuple[str, ...]] = {}
         self._lowest_equal: dict[tuple[str, ...], str] = {}
         self._same_pictures: dict[str, str] = {}
         self._scaled: dict[str, Scaled] = {}
@@ -134,9 +141,25 @@ class RunPlan:
             self._settings[section, name] = load_named(self.params, section, name)
         return self._settings[section, name]
 
-    def spec(self, section: str, name: str) -> dict[str, Any]:
-        """Return a config object as plain JSON values, complete with defaults."""
-        return self.get(section, name).model_dump(mode="json")
+    def dataset(self, name: str) -> DatasetConfig:
+        """Return the settings of a data set."""
+        return self.get("datasets", name)
+
+    def subset(self, name: str) -> Subset:
+        """Return the settings of a subset."""
+        return self.get("subsets", name)
+
+    def features(self, name: str) -> FeaturesConfig:
+        """Return the settings of features."""
+        return self.get("features", name)
+
+    def model(self, name: str) -> ModelConfig:
+        """Return the settings of a model."""
+        return self.get("models", name)
+
+    def language_model(self, name: str) -> LanguageModel:
+        """Return the settings of a language model."""
+        return self.get("language_models", name)
 
     def recipe(self, name: str) -> Recipe:
         """Return a recipe by name."""
@@ -149,7 +172,8 @@ class RunPlan:
     def below(self, folder: Path, seeds: Mapping[str, list[int]]) -> RunPlan:
         """Return the plan with results below another folder, and with other seeds of its tables."""
         plan = copy(self)
-        plan.folder, plan.seeds = f"{folder}/", {**self.seeds, **seeds}
+        plan.files = Files(self.profile, f"{folder}/")
+        plan.seeds = {**self.seeds, **seeds}
         return plan
 
     def _load(self, section: str, name: str, who: str) -> Any:
@@ -171,8 +195,8 @@ class RunPlan:
             bases = [
                 Path(source).stem for source, _ in base_files(self.params, "datasets", dataset)
             ]
-            pictures = self.get("datasets", dataset).pictures()
-            equal = (name for name in bases if self.get("datasets", name).pictures() == pictures)
+            pictures = self.dataset(dataset).pictures()
+            equal = (name for name in bases if self.dataset(name).pictures() == pictures)
             self._same_pictures[dataset] = next(equal)
         return self._same_pictures[dataset]
 
@@ -285,7 +309,7 @@ class RunPlan:
         self.get("datasets", dataset)
         for name in features:
             self.get("features", name)
-        self._features["+".join(features)] = features
+        self._feature_names["+".join(features)] = features
 
     def _row(self, row: RowFile, planned: PlannedRow, as_printed: bool) -> Row:
         """Return a row with parts of paths.
@@ -349,7 +373,7 @@ class RunPlan:
 
     def feature_names(self, part: str) -> tuple[str, ...]:
         """Return the names of the features behind a part of a path."""
-        return self._features.get(part, (part,))
+        return self._feature_names.get(part, (part,))
 
     def row(self, row_id: str) -> tuple[str, Row]:
         """Return the table's id and the row of ``mine/t3/wide``."""

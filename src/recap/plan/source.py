@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recap.core.hashing import value_hash
+from recap.plan.job import Code
 from recap.settings.base import Strict
 from recap.settings.metrics import METRICS
 from recap.settings.models import MODELS
@@ -91,12 +92,18 @@ def keys_omitted_at_default() -> dict[str, Any]:
     return keys
 
 
-def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
-    """Return the digest of a job by its first definition, its kinds of models and metrics."""
+def job_start(start: str, *kinds: str, metrics: Sequence[str] = ()) -> Code:
+    """Return where a job begins: its first definition, its kinds of models and metrics."""
     targets = list(map(METRICS.target, metrics))
     for kind in kinds:
         targets += [MODELS.get(kind).implementation, MODELS.target(kind)]
-    return code_digest(start, *targets, without=PICTURES)
+    return Code((start, *targets), PICTURES)
+
+
+def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
+    """Return the digest of a job that begins there."""
+    code = job_start(start, *kinds, metrics=metrics)
+    return code_digest(*code.starts, without=code.without)
 
 
 def code_digest(*starts: str, without: Collection[str] = ()) -> str:

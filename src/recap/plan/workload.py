@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from recap.core.errors import ConfigError
-from recap.plan.paths import readers, reading_runs
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.stores import Store
 from recap.settings import DecodingSettings, ModelConfig, SelfCritical, Stage, Subset
 from recap.settings.datasets import Counts
 from recap.settings.features import StoredStream
@@ -77,7 +77,7 @@ class Workload:
 
     def counts(self, dataset: str) -> Counts:
         """Return the images and captions of a data set."""
-        counts: Counts | None = self.plan.get("datasets", dataset).known_counts()
+        counts = self.plan.dataset(dataset).known_counts()
         if counts is None:
             key = "`counts: {train: IMAGES, val: IMAGES, test: IMAGES, captions: CAPTIONS}`"
             raise UnknownSize(
@@ -88,7 +88,7 @@ class Workload:
     def train_images(self, run: Run) -> int:
         """Return the training images of a run; of a draw of captions, the expected number."""
         counts = self.counts(run.dataset)
-        share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
+        share = image_share(self.plan.subset(run.subset), counts.captions_per_image)
         return max(1, round(share * counts.train))
 
     def stage(self, training: Run) -> Stage:
@@ -128,7 +128,7 @@ class Workload:
         images = max(1, min(stage.images_per_batch // processes, self.train_images(training)))
         work: Work = "xe" if training.stage == "xe" else "scst"
         return StepShape(
-            work, self.plan.get("models", training.model), stage, self.step_inputs(training), images
+            work, self.plan.model(training.model), stage, self.step_inputs(training), images
         )
 
     def decoding_shape(self, run: Run, *, beam: int | None = None) -> StepShape:
@@ -136,15 +136,15 @@ class Workload:
         decoding: DecodingSettings = self.plan.recipe(run.recipe).evaluation.decoding
         if beam is not None:
             decoding = DecodingSettings(beam=beam)
-        model = self.plan.get("models", run.model)
+        model = self.plan.model(run.model)
         return StepShape("decode", model, decoding, self.step_inputs(run), decoding.batch_size)
 
     def step_inputs(self, run: Run) -> StepInputs:
         """Return what a step of a run works on."""
-        dataset, counts = self.plan.get("datasets", run.dataset), self.counts(run.dataset)
+        dataset, counts = self.plan.dataset(run.dataset), self.counts(run.dataset)
         longest = dataset.vocabulary.max_length + 1
         words = min(longest, (dataset.caption_words or dataset.vocabulary.max_length) + 1)
-        fraction = self.plan.get("subsets", run.subset).fraction
+        fraction = self.plan.subset(run.subset).fraction
         captions = max(1, round(fraction * counts.train * counts.captions_per_image))
         sizes = captions / self.train_images(run), words, min(longest, math.ceil(_LONGEST * words))
         return StepInputs(self.streams(run), dataset.vocabulary_ids, *sizes)
@@ -164,23 +164,21 @@ class Workload:
 
     def stored(self, dataset: str, features: str) -> dict[str, StoredStream]:
         """Return the streams of one store: the vectors of all pictures of an image."""
-        views = self.plan.get("datasets", dataset).pictures_per_image()
-        streams = self.plan.get("features", features).stored(
-            lambda name: self.plan.get("features", name)
-        )
+        views = self.plan.dataset(dataset).pictures_per_image()
+        streams = self.plan.features(features).stored(self.plan.features)
         return {
             name: replace(stream, vectors=stream.vectors * views)
             for name, stream in streams.items()
         }
 
-    def used_images(self, store: Run) -> int:
+    def used_images(self, store: Store) -> int:
         """Return how many images a store holds: the expected union of draws, validation, test."""
         # The draws of one seed are nested, so that its largest counts; others are independent.
         # All data sets that read a store have the same pictures.
-        counts = self.counts(readers(self.plan, store.dataset)[0])
+        counts = self.counts(store.readers[0])
         largest: defaultdict[tuple[str, int], float] = defaultdict(float)
-        for run in reading_runs(self.plan, store):
-            share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
+        for run in store.trainings:
+            share = image_share(self.plan.subset(run.subset), counts.captions_per_image)
             largest[run.dataset, run.seed] = max(share, largest[run.dataset, run.seed])
         missed = math.prod(1 - share for share in largest.values())
         return round(counts.train * (1 - missed)) + counts.val + counts.test

@@ -16,11 +16,11 @@ from recap.core.documents import parse, read_json, write_json
 from recap.core.errors import DataError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
-from recap.plan.jobs import curve_runs, planned_claims, run_spec
-from recap.plan.paths import Paths
+from recap.plan.claims import planned_claims
 from recap.plan.profiles import named_plan
 from recap.plan.run import Run, row_runs, series_of
 from recap.plan.run_plan import RunPlan
+from recap.plan.specs import curve_runs, run_spec
 from recap.report.figures import write_curves
 from recap.report.page import shown_table
 from recap.report.published import (
@@ -101,7 +101,8 @@ def _section(
     plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path
 ) -> Iterator[str]:
     """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, gaps."""
-    results, name = Path(Paths(copy).results), plan.profile.name
+    results = Path(copy.files.results)
+    name = plan.profile.name
     behind: dict[str, Training] = {}
     for header in headers.values():
         behind |= {training.path: training for training in header.trainings}
@@ -162,7 +163,7 @@ def _sources(plan: RunPlan, headers: Mapping[str, Header]) -> str:
     files = read_versions(list_of(plan.params)) if list_of(plan.params).is_file() else {}
     sources = []
     for dataset in sorted({path.partition("/")[0] for path in headers}):
-        entries = (entry_of(name, files) for name in plan.get("datasets", dataset).outside_files())
+        entries = (entry_of(name, files) for name in plan.dataset(dataset).outside_files())
         terms = dict.fromkeys(entry.licence for entry in entries if entry and entry.licence)
         sources.append(f"{dataset} ({'; '.join(terms) or 'made by recap'})")
     return markdown_text(", ".join(sources))

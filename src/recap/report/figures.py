@@ -59,7 +59,7 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
     """Write the learning curves of all runs:
     a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`.
 
-    ``spec["runs"]`` is what :func:`recap.plan.jobs.curve_runs` returns; labels get their colors in
+    ``spec["runs"]`` is what :func:`recap.plan.specs.curve_runs` returns; labels get their colors in
     this order.
     """
     histories = {run["path"]: _history(runs / run["path"] / "history.csv") for run in spec["runs"]}

@@ -26,10 +26,11 @@ from recap.core.hashing import commit
 from recap.core.log import log
 from recap.core.version import VERSION
 from recap.data.corpus import SPLITS, Corpus
-from recap.plan.jobs import planned_claims, planned_studies
-from recap.plan.paths import Paths
+from recap.plan.claims import planned_claims
 from recap.plan.run import Run, file_name, row_runs, series_of
+from recap.plan.run_jobs import is_scored
 from recap.plan.run_plan import RunPlan
+from recap.plan.studies import planned_studies
 from recap.report.pictures import figures, sampled_table
 from recap.settings import Row, Table
 from recap.statistics.claims import judge_claims
@@ -92,7 +93,7 @@ def make_report(plan: RunPlan) -> Path:
         _section("Cost so far", "texts", [("Cost so far", done.cost)]),
         _section("Provenance", "origins", [("Provenance", list(origins(plan, done, signatures)))]),
     ]
-    page = Path(Paths(plan).reports) / "report.html"
+    page = Path(plan.files.reports) / "report.html"
     shown = {"title": f"Report of {plan.profile.name}", "progress": done}
     shown["sections"] = [section for section in sections if section["parts"]]
     # Every text is escaped: labels, captions and notes come from files.
@@ -132,23 +133,22 @@ def _claims(plan: RunPlan) -> Iterator[TextTable]:
     None where the profile makes no paper's tables.
     """
     if claims := planned_claims(plan):
-        yield claims_table(judge_claims(claims, Path(Paths(plan).results) / "scores"), claims.scale)
+        yield claims_table(judge_claims(claims, Path(plan.files.results) / "scores"), claims.scale)
 
 
 def _studies(plan: RunPlan) -> Iterator[TextTable]:
     """Yield the tables of the human studies that are evaluated."""
-    paths = Paths(plan)
     for name in planned_studies(plan):
-        statistics = Path(paths.results) / "statistics" / "studies" / f"{name}.json"
+        statistics = Path(plan.files.results) / "statistics" / "studies" / f"{name}.json"
         if statistics.is_file():
             check(statistics)
-            sheets = read_sheets(Path(paths.reports) / "studies" / name / "sheets.json")
+            sheets = read_sheets(Path(plan.files.reports) / "studies" / name / "sheets.json")
             yield study_table(sheets, read_json(statistics))
 
 
 def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
     """Return a table of a plan: a finished one with its tests, another as far as its runs are."""
-    path = Path(Paths(plan).results) / "statistics" / f"{file_name(table_id)}.json"
+    path = Path(plan.files.results) / "statistics" / f"{file_name(table_id)}.json"
     if not path.is_file():
         return _preliminary(plan, table_id, "its statistics are not made yet")
     check(path)
@@ -161,14 +161,16 @@ def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
 
 def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
     """Return a table of the means of the runs that are finished, without tests."""
-    table, paths = plan.tables[table_id].model_copy(update={"selections": []}), Paths(plan)
+    table = plan.tables[table_id].model_copy(update={"selections": []})
     rows, tags = [], []
     for row in table.rows:
         runs = row_runs(row, plan.seeds[table_id])
-        done = [run for run in runs if paths.is_scored(run)]
+        done = [run for run in runs if is_scored(plan, run)]
         partial = f"{len(done)} of {counted(len(runs), 'run')}" if done else NOT_YET
         tags.append("" if len(done) == len(runs) else partial)
-        scores = [read_metrics(Path(paths.results) / "scores" / run.path).scores for run in done]
+        scores = [
+            read_metrics(Path(plan.files.results) / "scores" / run.path).scores for run in done
+        ]
         rows.append(_row(table, row, scores))
     statistics = {
         "table": table_id,
@@ -255,8 +257,10 @@ class Progress:
 
 def progress(plan: RunPlan) -> Progress:
     """Return how far a plan is, from the files of its runs."""
-    paths, labels, trained, scored = Paths(plan), plan.labels(), plan.trained(), plan.scored()
-    files = {run: Path(paths.results) / "runs" / run.path / "training.json" for run in trained}
+    labels = plan.labels()
+    trained = plan.trained()
+    scored = plan.scored()
+    files = {run: Path(plan.files.results) / "runs" / run.path / "training.json" for run in trained}
     records = {
         run: read_json(file, dict[str, Any]) for run, file in files.items() if file.is_file()
     }
@@ -275,7 +279,7 @@ def progress(plan: RunPlan) -> Progress:
         lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
     cost.blocks = [Block("", lines)]
     trainings, evaluations = counted(len(trained), "training"), counted(len(scored), "evaluation")
-    evaluated = sum(map(paths.is_scored, scored))
+    evaluated = sum(is_scored(plan, run) for run in scored)
     if len(records) == len(trained) and evaluated == len(scored):
         return Progress(
             cost, list(records.values()), True, f"All {trainings} and {evaluations} finished."
@@ -304,7 +308,7 @@ def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterato
     for dataset in plan.datasets():
         yield (
             f"Data set {dataset}",
-            _data_set(Path(Paths(plan).of_dataset(dataset, "corpus.parquet"))),
+            _data_set(Path(plan.files.of("corpus", dataset=dataset)["corpus"])),
         )
     for name, digest in sorted(
         {(str(each["features"]), str(each["feature_hash"])) for each in done.records}

@@ -14,8 +14,9 @@ from recap.core.hashing import generator
 from recap.core.log import log
 from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import read_photo
-from recap.plan.paths import Paths
+from recap.plan.data_jobs import pictures
 from recap.plan.run import baseline, file_name, row_runs
+from recap.plan.run_jobs import is_scored
 from recap.plan.run_plan import RunPlan
 from recap.statistics.scores import not_comparable
 from recap.tables.contact_sheet import data_address, photo_address
@@ -59,7 +60,7 @@ class ShownFigure:
 
 def figures(plan: RunPlan) -> list[ShownFigure]:
     """Return the figures that are drawn, in the order of the plan, the learning curves last."""
-    folder = Path(Paths(plan).reports) / "figures"
+    folder = Path(plan.files.reports) / "figures"
     planned: dict[str, tuple[str, str]] = {}
     for name, figure in plan.figures.items():
         planned[f"{file_name(name)}.png"] = (plain(figure.title), plain(figure.scale))
@@ -83,24 +84,23 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
 def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
     """Return the samples of a table with their photos,
     its contact sheet if it is drawn, and why there are none."""
-    paths = Paths(plan)
     table = plan.tables[table_id]
     seeds = plan.seeds[table_id]
     name = file_name(table_id)
-    sheet = Path(paths.reports) / "figures" / f"{name}_captions.png"
+    sheet = Path(plan.files.reports) / "figures" / f"{name}_captions.png"
     dataset = baseline(table).dataset
     shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
-    rows = [row for row in table.rows if paths.is_scored(row_runs(row, seeds)[0])]
+    rows = [row for row in table.rows if is_scored(plan, row_runs(row, seeds)[0])]
     if not rows:
         return shown | {"why": "no row is scored yet"}
     if len(rows) < len(table.rows):  # rows from outside wait for all others
         ids = {row.id for row in rows}
         examples = table.examples if table.examples and table.examples.row in ids else None
         table = table.model_copy(update={"rows": rows, "outside": [], "examples": examples})
-    corpus = Path(paths.of_dataset(dataset, "corpus.parquet"))
-    scores = Path(paths.results) / "scores"
+    corpus = Path(plan.files.of("corpus", dataset=dataset)["corpus"])
+    scores = Path(plan.files.results) / "scores"
     samples = choose_samples(name, table, seeds, corpus, scores, plan.profile.sample_captions)
-    roots = list(map(Path, paths.images(dataset)))
+    roots = list(map(Path, pictures(plan, dataset)))
     missing = [root for root in roots if not root.exists()]
     if missing:
         log.warning(

@@ -29,12 +29,13 @@ from recap.core.errors import DataError, MetricError, RecapError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import parse_signature, value_sha256
 from recap.core.log import log
-from recap.data.corpus import CORPUS, Corpus
+from recap.data.corpus import Corpus
 from recap.metrics.scores import Scores, score
-from recap.plan.jobs import compared, selection_spec
-from recap.plan.paths import Paths
+from recap.plan.job import plain
 from recap.plan.run import Run, ScoredFile, file_name
+from recap.plan.run_jobs import is_scored
 from recap.plan.run_plan import RunPlan
+from recap.plan.table_jobs import select_job, statistics_job
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.params import validate
 from recap.settings.specs import SelectedRows
@@ -112,8 +113,10 @@ def publish(plan: RunPlan, into: Path) -> list[Path]:
     """Write a file for each scored run of a plan; return these files."""
     # Files of runs that are not here stay,
     # because the runs of a profile are made in several places.
-    paths, files = Paths(plan), []
-    for scored in filter(paths.is_scored, _evaluations(plan)):
+    files = []
+    for scored in _evaluations(plan):
+        if not is_scored(plan, scored):
+            continue
         file = into / plan.profile.name / f"{scored.path}{ENDING}"
         header, images = _content(plan, scored)
         if not file.is_file() or read_published(file) != (header, images):
@@ -127,8 +130,7 @@ def publish(plan: RunPlan, into: Path) -> list[Path]:
 
 
 def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Image]]:
-    paths = Paths(plan)
-    folder = Path(paths.results) / "scores" / scored.path
+    folder = Path(plan.files.results) / "scores" / scored.path
     metrics = read_metrics(folder)
     captions = read_captions(folder, metrics.split)
     columns = read_image_scores(folder, metrics.split)
@@ -142,7 +144,7 @@ def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Imag
     stages: dict[str, None] = {}
     for part in parts:
         stages |= dict.fromkeys(stage.path for stage in plan.stages(part))
-    behind = [_training(Path(paths.results) / "runs", path) for path in stages]
+    behind = [_training(Path(plan.files.results) / "runs", path) for path in stages]
     scorer = parse_signature(metrics.signature)
     sources = {
         "recap": scorer,
@@ -152,7 +154,9 @@ def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Imag
     versions = {name: str(source.get(name, "unknown")) for name, source in sources.items()}
     images = [Image(each, captions[each], scores[each]) for each in ids]
     values = read_json(folder / "metrics.json")
-    references = Corpus.read(paths.of_dataset(scored, CORPUS)).captions(metrics.split)
+    references = Corpus.read(plan.files.of("corpus", dataset=scored.dataset)["corpus"]).captions(
+        metrics.split
+    )
     header = Header(
         metrics=values,
         seed=parts[0].seed if len(parts) == 1 else None,
@@ -234,13 +238,13 @@ def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str
             seeds[table_id] = common
     with TemporaryDirectory(prefix="recap-published-") as name:
         copy = plan.below(Path(name), seeds)
-        results = Path(Paths(copy).results)
+        results = Path(copy.files.results)
         headers = {}
         for scored in _evaluations(plan):
             if scored.path in files:
                 headers[scored.path] = _restore(files[scored.path], scored.path, results)
         for table_id in copy.tables:
-            if all(map(Paths(copy).is_scored, _evaluations(copy, table_id))):
+            if all(is_scored(copy, scored) for scored in _evaluations(copy, table_id)):
                 _write_statistics(copy, table_id)
         yield copy, headers
 
@@ -269,18 +273,24 @@ def _restore(file: Path, path: str, results: Path) -> Header:
 
 def _write_statistics(plan: RunPlan, table_id: str) -> None:
     """Write the statistics of a table, as the workflow does."""
-    results = Path(Paths(plan).results)
-    name = file_name(table_id)
+    results = Path(plan.files.results)
     selection = None
     if plan.tables[table_id].selections:
-        selection = results / "statistics" / "selections" / f"{name}.json"
-        spec: SelectedRows = validate(SelectedRows, selection_spec(plan, table_id), table_id)
+        select = select_job(plan, table_id)
+        selection = Path(plan.files.of("select", **select.wildcards)["selections"])
+        spec: SelectedRows = validate(SelectedRows, plain(select.spec), table_id)
         write_selections(spec, runs=results / "runs", out=selection)
+    job = statistics_job(plan, table_id)
+    trainings = {}
+    for run, folders in job.spec.get("trainings", {}).items():
+        trainings[run] = list(map(Path, folders))
     compare_table(
-        **compared(plan, table_id, results / "runs"),
-        name=name,
+        table=plan.tables[table_id],
+        seeds=plan.seeds[table_id],
+        trainings=trainings,
+        name=file_name(table_id),
         scores_root=results / "scores",
-        statistics_out=results / "statistics" / f"{name}.json",
+        statistics_out=Path(plan.files.of("statistics", **job.wildcards)["statistics"]),
         selection=selection,
     )
 

@@ -15,6 +15,9 @@ Text = Annotated[str, Field(min_length=1)]
 SIMULATED = "simulated"  # in place of a folder of responses
 PLACEHOLDER = "[name and address of the person who runs this study]"
 MOST_CAPTIONS = 9  # that one question offers: each has a digit key
+# what the forms of a study are: items and answers, pictures, pages, a batch for crowd workers
+STUDY_FILES = ("sheets.json", "gold.md", "pictures.zip", "pages.zip", "batch.csv", "template.html")
+RESPONSE_ENDINGS = (".csv", ".json")  # of files of responses
 
 
 class StudySystem(Strict):

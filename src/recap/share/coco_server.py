@@ -25,10 +25,10 @@ from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.data.caption_files import filled_captions
-from recap.plan.run import results_name
+from recap.plan.run import ANSWER, results_name
 from recap.settings.datasets import COCO_PARTS
 from recap.settings.metrics import server_names
-from recap.statistics.scores import ANSWER, Answer, sent_captions
+from recap.statistics.scores import Answer, sent_captions
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal captions give equal bytes
 _SCORE = re.compile(r"c(5|40)_(Bleu_[1-4]|METEOR|ROUGE_L|CIDEr): *([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)")

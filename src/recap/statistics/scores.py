@@ -16,7 +16,7 @@ from recap.core.documents import read_json
 from recap.core.errors import DamagedFile, MetricError, RecapError
 from recap.core.files import reading
 from recap.core.hashing import parse_signature, sha256_file
-from recap.plan.run import TEST, Run, outside_path, results_name, row_runs
+from recap.plan.run import ANSWER, TEST, Run, outside_path, results_name, row_runs
 from recap.settings import OutsideRow, Row, Table
 from recap.settings.base import Strict
 from recap.settings.metrics import server_names
@@ -26,7 +26,6 @@ from recap.statistics.comparison import Sample
 
 Seed = int | str
 FILE = "file"  # a file of captions counts as one run, which has this in place of a seed
-ANSWER = "scores.json"  # of the server, in the folder of a submission
 ALONE = "the COCO server alone has the references"
 NO_IMAGES = "the COCO server gives no scores per image, so no test is possible"
 

@@ -24,11 +24,11 @@ from recap.data.caption_files import read_captions
 from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource
 from recap.settings import Study
+from recap.settings.studies import STUDY_FILES
 from recap.studies.forms import crowd_files, inside, page
 from recap.studies.sheets import BEST, Item, Sheet, Sheets
 from recap.tables.text import plain
 
-FILES = ("sheets.json", "gold.md", "pictures.zip", "pages.zip", "batch.csv", "template.html")
 SPLIT = "test"
 EMPTY = "(empty caption)"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
@@ -47,8 +47,8 @@ def make_study(
     images: Sequence[Path],
     out: Path,
 ) -> Sheets:
-    """Write the sheets of a study and its forms (`FILES`) into ``out``; equal inputs give equal
-    bytes.
+    """Write the sheets of a study and its forms (`STUDY_FILES`) into ``out``; equal inputs give
+    equal bytes.
 
     ``captions``: (setup, system) -> captions of the test split; ``scale``: how the models were
     trained, for the tables; ``images``: folders or zips with the pictures.
@@ -263,7 +263,7 @@ def _captions(
 
 
 def _write(sheets: Sheets, gold: Sequence[Item], source: ImageSource, out: Path) -> None:
-    """Write all files of `FILES`."""
+    """Write all files of `STUDY_FILES`."""
     from PIL.Image import Resampling
 
     pictures = {}
@@ -283,7 +283,7 @@ def _write(sheets: Sheets, gold: Sequence[Item], source: ImageSource, out: Path)
     write_text(out / "template.html", template)
     write_text(out / "gold.md", _gold_text(sheets, gold))
     write_json(out / "sheets.json", sheets.model_dump(mode="json"))
-    record(*(out / name for name in FILES))
+    record(*(out / name for name in STUDY_FILES))
 
 
 def _gold_text(sheets: Sheets, gold: Sequence[Item]) -> str:

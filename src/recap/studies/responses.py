@@ -22,6 +22,7 @@ from recap.core.files import reading
 from recap.core.hashing import generator
 from recap.core.log import log
 from recap.settings.base import Strict
+from recap.settings.studies import RESPONSE_ENDINGS
 from recap.studies.sheets import Item, Sheet, Sheets, read_sheets
 
 Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer
@@ -34,7 +35,6 @@ RULES = {
     "same_position": "chose too often the same position",
     "repeated_person": "had handed in another form of the study",
 }
-ENDINGS = (".csv", ".json")  # of files of responses
 _CROWD = re.compile(r"Answer\.(\d+)\.([a-z0-9_.]+?)(?:\.(no|yes|\d))?$")
 _TYPED = ("sheet", "item", "question", "answer")
 _NUMBER = re.compile(r"0*([0-9]+?)(\.0+)?")
@@ -150,12 +150,13 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
         if not path.exists():
             raise MissingData(f"{path}: no such file or folder of responses")
         files = (
-            sorted(file for file in path.iterdir() if file.suffix in ENDINGS)
+            sorted(file for file in path.iterdir() if file.suffix in RESPONSE_ENDINGS)
             if path.is_dir()
             else [path]
         )
         if not files:
-            raise DataError(f"{path}: holds no responses ({', '.join(ENDINGS)}); put them there")
+            endings = ", ".join(RESPONSE_ENDINGS)
+            raise DataError(f"{path}: holds no responses ({endings}); put them there")
         for file in files:
             with reading(file, damaged="restore it, or leave it out"):
                 if file.suffix == ".csv":
@@ -170,7 +171,7 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
                     else:
                         yield Submission(str(file), content)
                 else:
-                    raise DataError(f"{file}: responses are {', '.join(ENDINGS)} files")
+                    raise DataError(f"{file}: responses are {', '.join(RESPONSE_ENDINGS)} files")
 
 
 def parsed(content: bytes) -> Any:

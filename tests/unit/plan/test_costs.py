@@ -5,7 +5,7 @@ import pytest
 from helpers.plans import PARAMS, measured_file, measured_row, planned
 from recap.core.errors import RecapError
 from recap.plan.costs import Costs, costs_of, read_costs
-from recap.plan.paths import used_stores
+from recap.plan.stores import used_stores
 from recap.plan.workload import Workload
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from helpers.plans import edited
+from helpers.plans import edited, missing
 from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
-from recap.core.process import VISIBLE
-from recap.plan import jobs
-from recap.plan.outside import line, missing_files, refuse_missing
-from recap.plan.paths import Paths, data_files, feature_files, used_features
-from recap.plan.profiles import load_plan, uses_gpus
-from recap.settings import Execution
+from recap.core.process import VISIBLE, uses_gpus
+from recap.plan.job import plain
+from recap.plan.jobs import data_files, feature_files, plan_jobs
+from recap.plan.outside import line, refuse_missing
+from recap.plan.profiles import load_plan
+from recap.plan.stores import used_stores
 
 SETTING = "tiny_scenes/full/tiny_grid/transformer@short"
 
@@ -33,10 +33,6 @@ def plan_of(**config):
     return load_plan({**yaml.safe_load(Path("params/tiny.yaml").read_text()), **config})
 
 
-def paths_of(**config):
-    return Paths(plan_of(**config))
-
-
 def changed_table(params, **changes):
     """Change the first row of the tiny table, and leave the other out."""
     table = yaml.safe_load((params / "tables/tiny.yaml").read_text())
@@ -44,8 +40,8 @@ def changed_table(params, **changes):
 
 
 def test_a_training_reads_its_data_and_the_weights_that_its_stage_begins_with(params):
-    paths = paths_of()
-    run = paths.plan.scored()[0]
+    plan = plan_of()
+    run = plan.scored()[0]
     assert run.path == f"{SETTING}/seed-1/scst"
     common = {
         "corpus": "results/tiny/data/tiny_scenes/corpus.parquet",
@@ -55,11 +51,12 @@ def test_a_training_reads_its_data_and_the_weights_that_its_stage_begins_with(pa
         "extractors": ["results/tiny/features/tiny_scenes/tiny_grid.extractor.json"],
     }
     weights = f"results/tiny/runs/{SETTING}/seed-1/xe/model.safetensors"
-    assert paths.training_inputs(run) == {**common, "init": weights}
-    assert paths.training_inputs(paths.plan.first_stage(run)) == {**common, "weights": []}
+    jobs = plan_jobs(plan)
+    assert jobs.job("train_scst", run.wildcards).inputs == {**common, "init": weights}
+    assert jobs.job("train_xe", run.wildcards).inputs == {**common, "weights": []}
 
 
-def fusion_paths(params, **grid):
+def fusion_plan(params, **grid):
     """Plan a row with two features, the second made from the cells of the first."""
     edited(params, "features/boxes.yaml", kind="pooled", cells="tiny_grid", areas="boxes")
     edited(params, "features/tiny_grid.yaml", **grid)
@@ -73,14 +70,14 @@ def fusion_paths(params, **grid):
         decoder_layers=1,
     )
     changed_table(params, features=["tiny_grid", "boxes"], model="fusion")
-    return paths_of()
+    return plan_of()
 
 
 def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_trained_first(
     params,
 ):
-    paths = fusion_paths(params, weights="boxes", pretraining={"epochs": 1})
-    assert used_features(paths.plan) == ["boxes", "tiny_grid"]
+    plan = fusion_plan(params, weights="boxes", pretraining={"epochs": 1})
+    assert sorted(store.features for store in used_stores(plan)) == ["boxes", "tiny_grid"]
     folder = "results/tiny/features/tiny_scenes"
     notes = [
         f"{name}.{note}"
@@ -88,36 +85,40 @@ def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_t
         for note in ("extractor.json", "images.txt")
     ]
     names = sorted(["boxes.h5", "tiny_grid.backbone.safetensors", "tiny_grid.h5", *notes])
-    assert feature_files(paths) == [f"{folder}/{name}" for name in names]
-    made = {"card.md", "corpus.parquet", "images.zip", "seed-1.json", "vocabulary.json"}
-    assert {Path(file).name for file in data_files(paths)} == made
+    assert feature_files(plan_jobs(plan)) == [f"{folder}/{name}" for name in names]
+    made = {"boxes.json", "card.md", "corpus.parquet"}
+    made |= {"images.zip", "seed-1.json", "vocabulary.json"}
+    assert {Path(file).name for file in data_files(plan_jobs(plan))} == made
 
 
 @pytest.mark.parametrize("of_the_hub", [True, False])
 def test_what_a_store_is_made_from_is_missing_while_the_store_is(params, of_the_hub):
     if of_the_hub:
-        paths = fusion_paths(params, weights="pretrained")
-        file, features = "hub:timm/test_resnet", "tiny_grid"
+        plan = fusion_plan(params, weights="pretrained")
+        file = "hub:timm/test_resnet"
+        features = "tiny_grid"
     else:
         changed_table(params, features="tiny_imported")
-        paths, file, features = paths_of(inputs="in"), "in/regions.tsv", "tiny_imported"
-    (needed,) = missing_files(paths)
+        plan = plan_of(inputs="in")
+        file = "in/regions.tsv"
+        features = "tiny_imported"
+    (needed,) = missing(plan)
     assert (needed.path, needed.named_by) == (file, f"features/{features}.yaml")
-    store = Path(paths.store("tiny_scenes", features))
+    store = Path(plan.files.store("tiny_scenes", features))
     store.parent.mkdir(parents=True)
     store.touch()
-    assert missing_files(paths) == []
+    assert missing(plan) == []
 
 
 def test_auto_means_the_gpu_where_there_is_one(monkeypatch):
     monkeypatch.setenv(VISIBLE, "")
-    assert [uses_gpus(Execution(device=device)) for device in ("auto", "cpu", "cuda")] == [
+    assert [uses_gpus(device) for device in ("auto", "cpu", "cuda")] == [
         False,
         False,
         True,
     ]
     monkeypatch.setenv(VISIBLE, "0")
-    assert [uses_gpus(Execution(device=device)) for device in ("auto", "cpu", "cuda")] == [
+    assert [uses_gpus(device) for device in ("auto", "cpu", "cuda")] == [
         True,
         False,
         True,
@@ -126,8 +127,8 @@ def test_auto_means_the_gpu_where_there_is_one(monkeypatch):
 
 def test_a_job_runs_again_for_what_it_reads_alone(params):
     def specs():
-        plan = plan_of()
-        return jobs.corpus_spec(plan, "tiny_scenes"), jobs.extractor_spec(plan, "tiny_grid")
+        jobs = plan_jobs(plan_of())
+        return [plain(job.spec) for job in [*jobs.begin("corpus"), *jobs.of("features")]]
 
     before = specs()
     edited(params, "datasets/tiny_scenes.yaml", vocabulary={"min_count": 2})
@@ -155,41 +156,41 @@ def listed(params):
 
 
 def needing(params, *sources, fetch=True):
-    """Return the paths of a plan whose features are imported from these files."""
+    """Return a plan whose features are imported from these files."""
     edited(params, "features/tiny_imported.yaml", sources=list(sources))
     changed_table(params, features="tiny_imported")
-    return paths_of(inputs="in", fetch=fetch)
+    return plan_of(inputs="in", fetch=fetch)
 
 
 def test_what_is_unpacked_brings_its_archive_unless_that_is_there(listed):
-    paths = needing(listed, "web/a/x.tsv", "web/a/y.tsv")
-    result = missing_files(paths)
+    plan = needing(listed, "web/a/x.tsv", "web/a/y.tsv")
+    result = missing(plan)
     assert [(each.path, each.how, each.entry.name) for each in result] == [
         ("in/web/a/x.tsv", "unpack", "web/a"),
         ("in/web/a.zip", "fetch", "web/a.zip"),
         ("in/web/a/y.tsv", "unpack", "web/a"),
     ]
     assert result[0].archive == result[1].entry
-    refuse_missing(result, paths)
+    refuse_missing(result, plan.profile)
     Path("in/web").mkdir(parents=True)
     Path("in/web/a.zip").touch()
-    assert [each.path for each in missing_files(paths)] == ["in/web/a/x.tsv", "in/web/a/y.tsv"]
+    assert [each.path for each in missing(plan)] == ["in/web/a/x.tsv", "in/web/a/y.tsv"]
 
 
 def test_an_archive_of_the_users_own_is_by_hand_and_what_it_holds_is_not(listed):
-    paths = needing(listed, "own/b/x.tsv")
-    assert [(each.path, each.how) for each in missing_files(paths)] == [
+    plan = needing(listed, "own/b/x.tsv")
+    assert [(each.path, each.how) for each in missing(plan)] == [
         ("in/own/b/x.tsv", "unpack"),
         ("in/own/pack.zip", "hand"),
     ]
     with refused(ConfigError, "in/own/pack.zip"):
-        refuse_missing(missing_files(paths), paths)
+        refuse_missing(missing(plan), plan.profile)
 
 
 def test_all_missing_files_are_said_at_once_with_address_or_steps_bytes_and_licence(listed, caplog):
-    paths = needing(listed, "web/a.zip", "own/pack.zip", "nobody/knows.tsv", fetch=False)
+    plan = needing(listed, "web/a.zip", "own/pack.zip", "nobody/knows.tsv", fetch=False)
     with caplog.at_level(logging.INFO), pytest.raises(ConfigError) as refusal:
-        refuse_missing(missing_files(paths), paths)
+        refuse_missing(missing(plan), plan.profile)
     named = "(features/tiny_imported.yaml)"
     assert [record.getMessage() for record in caplog.records] == [
         f"recap: missing: in/web/a.zip {named}; http://h/a.zip or http://i/a.zip; 2 GiB; CC BY 4.0",
@@ -205,11 +206,11 @@ def test_weights_and_tokenizers_of_the_hub_are_said_with_their_revision(listed):
     edited(listed, "features/tiny_grid.yaml", weights="pretrained", revision="a" * 40)
     pairs = {"kind": "bpe", "tokenizer": "hub:openai-community/gpt2", "max_length": 9}
     edited(listed, "datasets/tiny_scenes.yaml", vocabulary=pairs)
-    paths = paths_of()
-    needed = {each.path: each for each in missing_files(paths)}
+    plan = plan_of()
+    needed = {each.path: each for each in missing(plan)}
     assert {each.how for each in needed.values()} == {"hub"}
     assert needed[f"hub:timm/test_resnet@{'a' * 40}"].entry is None
     assert line(needed["hub:openai-community/gpt2"]).endswith(
         "(datasets/tiny_scenes.yaml); from the hub; 0.51 GiB; MIT"
     )
-    refuse_missing(list(needed.values()), paths)
+    refuse_missing(list(needed.values()), plan.profile)

@@ -8,7 +8,7 @@ import pytest
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.plan.jobs import selection_spec
+from recap.plan.specs import selection_spec
 from recap.settings.params import names
 
 pytestmark = pytest.mark.seconds

@@ -11,8 +11,8 @@ from helpers.refusals import refused
 from helpers.score_files import make_table, table_texts, write_scores
 from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MetricError
-from recap.plan.jobs import training_files, trainings
 from recap.plan.run import row_runs, row_setting
+from recap.plan.table_jobs import statistics_job
 from recap.settings.tables import RUN_COLUMNS, RunColumn
 from recap.statistics.compare import compare_table
 
@@ -149,14 +149,14 @@ def test_missing_trainings_and_changed_files_are_refused(tmp_path):
 
 def test_the_plan_names_the_trainings_of_a_table_that_has_such_columns():
     plan = planned(PARAMS, "scenes", ["xlan/t1"], seeds=[1])
-    assert trainings(plan, "xlan/t1") == {} and training_files(plan, "xlan/t1") == []
+    job = statistics_job(plan, "xlan/t1")
+    assert "trainings" not in job.spec and job.inputs["records"] == []
     plan.tables["xlan/t1"].columns.append("parameters")
-    outcome = trainings(plan, "xlan/t1")
-    assert (
-        {run for run, stages in outcome.items() if len(stages) == 2 and stages[1] == run}
-        == set(outcome)
-        != set()
-    )
+    job = statistics_job(plan, "xlan/t1")
+    outcome = job.spec["trainings"]
+    assert outcome
+    assert all(stages[-1] == f"results/p/runs/{run}" for run, stages in outcome.items())
+    assert {len(stages) for stages in outcome.values()} == {2}
     assert all(stages[0].endswith("/seed-1/xe") for stages in outcome.values())
     files = {f"{path}/training.json" for stages in outcome.values() for path in stages}
-    assert set(training_files(plan, "xlan/t1")) == files
+    assert set(job.inputs["records"]) == files

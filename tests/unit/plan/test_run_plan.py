@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers.plans import PARAMS, edited, planned
+from helpers.plans import PARAMS, edited, missing, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
 from recap.papers.transformer import TransformerModel
-from recap.plan.outside import missing_files
-from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.settings.models import MODELS
 from recap.settings.params import load_named, load_profiles, profiles, read_mapping
@@ -141,9 +139,9 @@ def test_a_figure_is_drawn_at_its_scales_from_the_texts_that_it_names(
         [figure.settings.kind for figure in plan.model_figures] for plan in (at_paper, at_scenes)
     ]
     assert kinds == [["gates", "gate_functions", "parts_of_speech"], ["gates", "gate_functions"]]
-    article = Paths(at_paper).outside("wikitext/wikitext-2/wiki.train.tokens")
+    article = at_paper.files.outside("wikitext/wikitext-2/wiki.train.tokens")
     needed, at_small = (
-        {each.path: each for each in missing_files(Paths(plan))} for plan in (at_paper, at_scenes)
+        {each.path: each for each in missing(plan)} for plan in (at_paper, at_scenes)
     )
     assert (needed[article].how, needed[article].named_by) == (
         "unpack",
@@ -154,7 +152,7 @@ def test_a_figure_is_drawn_at_its_scales_from_the_texts_that_it_names(
         drawn = Path(f"reports/p/figures/visualgpt_t1_f01_parts_of_speech.{ending}")
         drawn.parent.mkdir(parents=True, exist_ok=True)
         drawn.touch()
-    assert article not in {each.path for each in missing_files(Paths(at_paper))}
+    assert article not in {each.path for each in missing(at_paper)}
 
 
 def test_without_a_scale_nothing_is_replaced_and_no_sentence_speaks_of_one():

@@ -17,8 +17,8 @@ from helpers.tiny_workspace import ROOT
 from recap.cli import options, train
 from recap.core.errors import ConfigError
 from recap.plan.outside import missing_files
-from recap.plan.paths import Paths
-from recap.plan.profiles import row_config, single_run
+from recap.plan.profiles import row_config
+from recap.plan.single import single_job, single_jobs, single_run
 from recap.settings import Execution, ExecutionFile, Profile
 from recap.settings.params import validate
 
@@ -114,11 +114,9 @@ def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
         chosen = chosen_run(
             "v/v", *changes, stage=stage, params=params, scale="scenes", inputs=tmp_path / "in"
         )
-        paths, model = Paths(chosen.plan), chosen.spec.model_settings
-        missing = {
-            each.path: each.named_by for each in missing_files(paths, model) if each.how != "hub"
-        }
-        return paths.training_inputs(chosen.run, model), missing
+        needed = missing_files(chosen.plan, single_jobs(chosen))
+        missing = {each.path: each.named_by for each in needed if each.how != "hub"}
+        return single_job(chosen).inputs, missing
 
     inputs, missing = result()
     (weights,) = inputs["weights"]

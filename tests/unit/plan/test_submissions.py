@@ -1,17 +1,15 @@
 """What COCO's server is sent is planned with the rows,
 and what cannot be sent is refused before the first job."""
 
-from dataclasses import replace
-
 import pytest
 
 from helpers import plans
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
+from recap.plan.jobs import data_files, feature_files, plan_jobs
 from recap.plan.outside import missing_files
-from recap.plan.paths import Paths, data_files, feature_files, sent_parts
-from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.stores import used_stores
 from recap.settings import Profile
 
 
@@ -29,28 +27,23 @@ def test_an_ensemble_is_sent_as_one_with_the_features_of_the_test_pictures():
         "bottom_up_adaptive_test2014",
     )
     assert result[0].shown("val2014").dataset == "coco"
-    paths = Paths(plan)
-    assert "results/mine/features/coco_test2014/bottom_up_adaptive_test2014.h5" in feature_files(
-        paths
-    )
-    assert "results/mine/data/coco_test2014/corpus.parquet" in data_files(paths)
-    assert "results/mine/data/coco_test2014/vocabulary.json" not in data_files(paths)
-    needed = {each.path: each.named_by for each in missing_files(paths)}
+    jobs = plan_jobs(plan)
+    store = "results/mine/features/coco_test2014/bottom_up_adaptive_test2014.h5"
+    assert store in feature_files(jobs)
+    assert "results/mine/data/coco_test2014/corpus.parquet" in data_files(jobs)
+    assert "results/mine/data/coco_test2014/vocabulary.json" not in data_files(jobs)
+    needed = {each.path: each.named_by for each in missing_files(plan, jobs)}
     assert needed["resources/coco/test2014.zip"] == "datasets/coco_test2014.yaml"
 
 
+def sent(plan):
+    """Return the stores that hold all pictures of val2014, because their captions are sent."""
+    return [store.features for store in used_stores(plan) if store.sent]
+
+
 def test_features_are_made_of_all_pictures_of_val2014_that_are_sent():
-    paths = Paths(planned())
-    store = Run("coco", "", "bottom_up_adaptive", "", "", 0, "")
-    assert sent_parts(paths, store) == ["val2014"]
-    assert sent_parts(Paths(planned(table="xlan/t3")), store) == []
-    assert sent_parts(paths, replace(store, features="oscar")) == []
-    assert (
-        sent_parts(
-            paths, replace(store, dataset="coco_test2014", features="bottom_up_adaptive_test2014")
-        )
-        == []
-    )
+    assert sent(planned()) == ["bottom_up_adaptive"]
+    assert sent(planned(table="xlan/t3")) == []
 
 
 def test_nothing_is_sent_at_scales_with_other_data_or_of_a_row_trained_alone():

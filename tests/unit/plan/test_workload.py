@@ -8,6 +8,7 @@ import pytest
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.plan.profiles import named_plan
+from recap.plan.stores import used_stores
 from recap.plan.workload import UnknownSize, Workload, image_share
 from recap.settings import Subset
 
@@ -32,12 +33,12 @@ def test_a_draw_of_pairs_touches_more_images_than_one_of_images(subset, captions
 
 def test_small_draws_of_a_large_data_set_use_few_of_its_images():
     workload = workload_of("visualgpt")
-    stores = {run.dataset: run for run in workload.plan.scored()}
+    stores = {store.dataset: store for store in used_stores(workload.plan)}
     one_percent, seeds = 0.01 * 3_313_333, 4
-    used = workload.used_images(stores["conceptual_bpe"]) - 5_000 - 15_840
+    used = workload.used_images(stores["conceptual"]) - 5_000 - 15_840
     # draws of four seeds, the smaller ones within
     assert 0.98 * seeds * one_percent < used < seeds * one_percent
-    assert workload.used_images(stores["coco_bpe"]) == 123_287  # a figure has all captions
+    assert workload.used_images(stores["coco"]) == 123_287  # a figure has all captions
 
 
 def test_a_data_set_of_unknown_size_is_named_with_the_key_to_add(params):
@@ -57,13 +58,10 @@ def test_streams_of_all_kinds_of_features_at_paper_scale_are_known():
 
 def test_a_store_that_others_are_made_from_holds_the_images_of_all_of_them():
     workload = workload_of("zodiac")
-    crops = workload.plan.scored()[0]
-    assert (
-        workload.used_images(replace(crops, features="bottom_up_36"))
-        == workload.used_images(crops)
-        == 123_287
-    )
-    unread = replace(crops, features="clip_rn50_grid")
+    stores = {store.features: store for store in used_stores(workload.plan)}
+    crops = stores["clip_rn50_crops"]
+    assert workload.used_images(stores["bottom_up_36"]) == workload.used_images(crops) == 123_287
+    unread = replace(crops, trainings=())
     # validation and test alone: no run is trained on it
     assert workload.used_images(unread) == 10_000
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers.plans import missing
 from helpers.refusals import refused
 from recap.core.documents import adapter
 from recap.core.errors import ConfigError
-from recap.plan.jobs import planned_claims
-from recap.plan.outside import missing_files
-from recap.plan.paths import Paths
+from recap.plan.claims import planned_claims
 from recap.plan.profiles import unchecked_plan
 from recap.settings.kinds import VARIABLE
 from recap.settings.params import read_mapping
@@ -140,11 +139,11 @@ def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(
     monkeypatch.chdir(tmp_path)
     prepared = prepare(paper, params, url="http://127.0.0.1:1", short=False)
     assert all((tmp_path / "inputs" / name).exists() for name in prepared.by_hand)
-    left = [each for each in missing_files(Paths(prepared.plan)) if each.how == "hand"]
+    left = [each for each in missing(prepared.plan) if each.how == "hand"]
     assert left == []
     fetched = [
         each.entry.name
-        for each in missing_files(Paths(prepared.plan))
+        for each in missing(prepared.plan)
         if each.how == "fetch" and each.entry.urls
     ]
     assert fetched and all((tmp_path / "site" / name).is_file() for name in fetched)

@@ -23,8 +23,8 @@ from recap.core.errors import DamagedFile, DataError, RecapError
 from recap.data.corpus import Corpus
 from recap.data.references import references_corpus
 from recap.metrics.scores import evaluate_captions
-from recap.plan.jobs import run_spec
-from recap.plan.paths import RUN_FILES, Paths
+from recap.plan.files import RUN_FILES
+from recap.plan.specs import run_spec
 from recap.report.docs import NONE_PUBLISHED, changed_pages, with_tables, write_docs
 from recap.report.published import (
     Header,
@@ -62,13 +62,13 @@ def write_results(profile):
     profile.write_data()
     for run in plan.trained():
         profile.write_training(run)
-        folder = Path(Paths(plan).results) / "runs" / run.path
+        folder = Path(plan.files.results) / "runs" / run.path
         spec = run_spec(plan, run).model_dump(mode="json")
         (folder / "config.yaml").write_text(yaml.safe_dump({"stage": run.stage, "spec": spec}))
         (folder / "history.csv").write_text(HISTORY)
         checksums.record(*(folder / name for name in RUN_FILES if name != "model.safetensors"))
     for number, run in enumerate(plan.scored(), 1):
-        corpus = Path(Paths(plan).of_dataset(run, "corpus.parquet"))
+        corpus = Path(plan.files.of("corpus", dataset=run.dataset)["corpus"])
         references = Corpus.read(corpus).captions("test")
         words = [f"script alert both {image} or {image % number}" for image in references]
         evaluate_captions(
@@ -78,7 +78,7 @@ def write_results(profile):
             split="test",
             split_hash=Corpus.read(corpus).split_hash,
             decoding=DecodingSettings(),
-            out=Path(Paths(plan).results) / "scores" / run.path,
+            out=Path(plan.files.results) / "scores" / run.path,
             dataset=corpus.parent,
         )
 
@@ -147,7 +147,7 @@ def test_publishing_twice_gives_equal_bytes_and_keeps_runs_that_are_elsewhere(pr
 def test_results_are_restored_as_they_were(profile):
     with restored(profile.plan(), PUBLISHED) as (copy, headers):
         assert headers.keys() == {run.path for run in profile.plan().scored()}
-        results = Path(Paths(copy).results)
+        results = Path(copy.files.results)
         files = [
             file
             for file in Path("elsewhere/tiny").rglob("*")

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from helpers.plans import PARAMS
-from recap.plan.jobs import read_claims
+from recap.plan.claims import read_claims
 from recap.settings.params import load_named
 from recap.settings.tables import Check, ClaimsFile
 

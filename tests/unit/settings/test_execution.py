@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from workflow.profile import SpecText
+from workflow.wiring import SpecText
 
 from recap.settings import Execution, ExecutionFile
 

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.invented_scores import invented_statistics
 from helpers.plans import PARAMS, planned
-from recap.plan.jobs import papers_with_claims, read_claims
+from recap.plan.claims import papers_with_claims, read_claims
 from recap.settings.params import load_named, names
 from recap.settings.specs import ClaimsSpec
 from recap.statistics.claims import judge_claims

@@ -9,7 +9,7 @@ from recap.data.datasets.coco import WORDS
 from recap.data.subsets import subset_size
 from recap.models.gpt2 import LanguageModel
 from recap.models.images import InputSpec
-from recap.plan.jobs import papers_with_claims, read_claims
+from recap.plan.claims import papers_with_claims, read_claims
 from recap.plan.run import row_runs
 from recap.settings.datasets import COCO_CAPTIONS, COCO_IMAGES, COCO_PARTS
 from recap.settings.params import load_named

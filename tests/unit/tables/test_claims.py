@@ -9,7 +9,7 @@ from helpers.commands import printed, refused_command
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.plan.jobs import planned_claims, read_claims
+from recap.plan.claims import planned_claims, read_claims
 from recap.settings.tables import Claim
 from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, ClaimVerdict, ComparisonVerdict
 from recap.tables.claims import verdict_text, write_claims

@@ -6,12 +6,10 @@ import io
 
 import pytest
 
-from helpers.plans import PARAMS, edited, planned
+from helpers.plans import PARAMS, edited, missing, planned
 from helpers.refusals import refused
 from helpers.score_files import SIGNATURE, compared, make_table, table_texts, write_run
 from recap.core.errors import MetricError
-from recap.plan.outside import missing_files
-from recap.plan.paths import Paths
 from recap.plan.run import outside_path, row_runs
 
 pytestmark = pytest.mark.seconds
@@ -105,7 +103,7 @@ def test_a_row_from_outside_is_planned_without_a_training(params):
     assert (
         scored.path == f"{scored.dataset}/outside/recap_demo/theirs" and "CIDEr" in scored.metrics
     )
-    assert {each.path: each.named_by for each in missing_files(Paths(plan))}[
+    assert {each.path: each.named_by for each in missing(plan)}[
         "resources/theirs/captions.json"
     ] == "tables/recap/demo.yaml"
 

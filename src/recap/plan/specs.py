@@ -1,0 +1,117 @@
+"""What decides the result of a job beside its files and its source: its spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from recap.core.errors import ConfigError
+from recap.plan.run import Run, row_runs, series_of
+from recap.plan.run_plan import RunPlan
+from recap.settings.datasets import ConceptualDataset
+from recap.settings.recipes import (
+    CrossEntropyRun,
+    EvaluationSpec,
+    Execution,
+    RunSpec,
+    SelfCriticalRun,
+)
+from recap.settings.tables import RUN_COLUMNS
+
+
+def run_spec(plan: RunPlan, run: Run) -> RunSpec:
+    """Return what decides one training stage of one seed."""
+    recipe = plan.recipe(run.recipe)
+    common: dict[str, Any] = {**run.names, "seed": run.seed, "processes": recipe.processes}
+    common["model_settings"] = plan.model(run.model)
+    if run.stage == "xe":
+        return CrossEntropyRun(**common, stage="xe", stage_settings=recipe.xe)
+    if recipe.scst is None:
+        raise ConfigError(
+            f"recipe {run.recipe!r} has no stage scst; take stage xe, or another recipe"
+        )
+    return SelfCriticalRun(**common, stage="scst", stage_settings=recipe.scst)
+
+
+def execution(plan: RunPlan, recipe: str) -> Execution:
+    """Return how a recipe's runs are computed: the profile's word goes before the recipe's."""
+    return plan.profile.execution.over(plan.recipe(recipe).execution)
+
+
+def evaluation_spec(plan: RunPlan, recipe: str) -> EvaluationSpec:
+    """Return how the captions of a recipe's runs are decoded and scored."""
+    return EvaluationSpec(evaluation=plan.recipe(recipe).evaluation)
+
+
+def table_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
+    """Return a table with the seeds of its runs."""
+    return {"table": plan.tables[table_id], "seeds": plan.seeds[table_id]}
+
+
+def trainings(plan: RunPlan, table_id: str) -> dict[str, list[Run]]:
+    """Return path of a scored run -> its trainings, in their order.
+
+    Nothing where all columns are metrics.
+    """
+    if not RUN_COLUMNS.keys() & set(plan.tables[table_id].columns):
+        return {}
+    return {run.path: plan.stages(run) for run in plan.table_runs(table_id) if not run.members}
+
+
+def curve_runs(plan: RunPlan, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return trainings with their labels for a reader, in the order of the tables' rows."""
+    labels = plan.short_labels(runs)
+    order = list(dict.fromkeys(labels.values()))
+    curves = []
+    for run in sorted(runs, key=lambda run: order.index(labels[series_of(run.path)])):
+        curves.append(
+            {
+                "label": labels[series_of(run.path)],
+                "seed": run.seed,
+                "stage": run.stage,
+                "path": run.path,
+                "after": plan.first_stage(run).path if run.stage == "scst" else None,
+            }
+        )
+    return curves
+
+
+def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
+    """Return the rows among which a table chooses on the validation split, with their trainings."""
+    table = plan.tables[table_id]
+    over = set(chain.from_iterable(selection.over for selection in table.selections))
+    labels = {}
+    behind = {}
+    for row in table.rows:
+        if row.id in over:
+            runs = row_runs(row, plan.seeds[table_id])
+            labels[row.id] = row.label
+            behind[row.id] = {str(run.seed): plan.weights(run).path for run in runs}
+    return {
+        "selections": table.selections,
+        "labels": labels,
+        "trainings": behind,
+    }
+
+
+def web_draws(plan: RunPlan, survivors: str) -> dict[str, Any]:
+    """Return by data set what runs draw from a list of fetched web pictures.
+
+    Nothing where all are fetched.
+    """
+    draws_of: dict[str, Any] = {}
+    for name in plan.datasets():
+        settings = plan.dataset(name)
+        if not isinstance(settings, ConceptualDataset) or settings.survival is None:
+            continue
+        # the first list is of training pictures
+        if plan.files.outside(next(iter(settings.web_pictures()))) != survivors:
+            continue
+        runs = sorted({(run.subset, run.seed) for run in plan.trained() if run.dataset == name})
+        draws = []
+        for subset, seed in runs:
+            draws.append(plan.subset(subset).model_dump(mode="json") | {"seed": seed})
+        own = settings.model_dump(include={"seed", "survival"})
+        draws_of[name] = {"held_out": settings.val_pairs, "draws": draws, **own}
+    return draws_of

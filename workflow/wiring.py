@@ -1,0 +1,166 @@
+"""Gives rules their inputs, outputs and parameters, by the jobs of the plan."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from snakemake.io import ancient, report, temp
+from workflow.records import read_record
+
+from recap.core.files import write_text
+from recap.core.hashing import value_hash
+from recap.plan.files import SUBSETS, Files
+from recap.plan.job import Code, Job, Jobs, plain
+from recap.plan.source import code_digest
+
+# Inputs whose times do not count: a store that grows makes no run again.
+_GROWING = ("features", "boxes", "cells")
+# Wildcards whose values are no part of a run: a rule makes only what a table plans.
+_LIMITED = ("dataset", "features", "outside", "run", "part", "algorithm", "table", "figure")
+_LIMITED += ("file", "pictures", "study")
+
+
+class SpecText(str):
+    """A spec as JSON, which Snakemake compares as a parameter; commands take its file."""
+
+    file: str  # its name is the hash of its content
+
+    @classmethod
+    def written(cls, values: Any, folder: Path) -> SpecText:
+        """Return the text of a spec, and write it to its file unless it is there."""
+        text = cls(json.dumps(values, sort_keys=True))
+        path = folder / f"{value_hash(values)}.json"
+        text.file = str(path)
+        if not path.exists():
+            write_text(path, text + "\n")
+        return text
+
+
+def digest(code: Code | None) -> str:
+    """Return the digest of a job's source, with the templates of pages where they belong to it."""
+    assert code is not None  # of jobs that compute
+    own = code_digest(*code.starts, without=code.without)
+    if not code.templates:
+        return own
+    templates = sorted(Path(sys.modules["recap"].__file__ or "").parent.glob("*/templates/*"))
+    return value_hash([own, *(file.read_text() for file in templates)])[:16]
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return the regular expression that matches these names and nothing else."""
+    return "|".join(map(re.escape, dict.fromkeys(names))) or "(?!)"
+
+
+class Wiring:
+    """Inputs, outputs and parameters by the names of rules, and the job behind their wildcards."""
+
+    def __init__(self, jobs: Jobs, files: Files) -> None:
+        self.jobs = jobs
+        self.files = files
+
+    def job(self, rule: str, wildcards: Mapping[str, str]) -> Job:
+        """Return the job of a rule."""
+        return self.jobs.job(rule, dict(wildcards.items()))
+
+    def outputs(self, rule: str, *, category: str = "", temporary: bool = False) -> dict[str, Any]:
+        """Return the outputs of a rule with its wildcards; pages and pictures have a category."""
+        planned = self.jobs.of(rule)
+        patterns = self.files.of(rule)
+        if planned and not patterns:  # of a rule that the plan named
+            patterns = planned[0].outputs
+        outputs: dict[str, Any] = {}
+        for name, pattern in patterns.items():
+            if rule.startswith("corpus"):
+                pattern = self.files.product("{dataset}", Path(pattern).name)
+            outputs[name] = _limited(pattern, planned)
+            if category and pattern.endswith((".html", ".png")):
+                outputs[name] = report(outputs[name], category=category)
+            if temporary:
+                outputs[name] = temp(outputs[name])
+        return outputs
+
+    def inputs(self, rule: str, *, old: Sequence[str] = ()) -> Callable[..., dict[str, Any]]:
+        """Return the function of a rule's inputs; the times of `old` ones do not count."""
+
+        def of_job(w: Mapping[str, str]) -> dict[str, Any]:
+            job = self.job(rule, w)
+            inputs = _not_fewer(job) if rule == "used_images" else dict(job.inputs)
+            # Notes of extractors, inputs too, change with their numbers. While a store grows,
+            # Snakemake compares no parameters of what is behind it, so what was made with others
+            # has it as a usual input.
+            growing = () if _changed(job) else _GROWING
+            for name in (*old, *growing):
+                files = inputs.get(name, [])
+                if name in old or (files and files[0].endswith(".h5")):
+                    inputs[name] = ancient(files)
+            return inputs
+
+        return of_job
+
+    def params(self, rule: str, *, options: Sequence[str] = ()) -> dict[str, Callable[..., Any]]:
+        """Return a rule's parameters: spec, digest of its source, others of its jobs, and
+        `--name=FILE` for each input of a name of `options`, which may be none."""
+        params: dict[str, Callable[..., Any]] = {}
+        for job in self.jobs.of(rule)[:1]:
+            if job.spec is not None:
+                params["spec"] = self._spec(rule)
+            if job.code is not None:
+                params["code"] = lambda w: digest(self.job(rule, w).code)
+            for name in job.params:
+                params[name] = self._param(rule, name)
+        for name in options:
+            params[name] = _option(name)
+        return params
+
+    def _spec(self, rule: str) -> Callable[..., SpecText]:
+        folder = Path(self.files.work) / "specs"
+        return lambda w: SpecText.written(plain(self.job(rule, w).spec), folder)
+
+    def _param(self, rule: str, name: str) -> Callable[..., Any]:
+        return lambda w: self.job(rule, w).params[name]
+
+
+def _option(name: str) -> Callable[..., list[str]]:
+    return lambda w, input: [f"--{name}={file}" for file in input[name]]
+
+
+def _limited(pattern: str, planned: Sequence[Job]) -> str:
+    """Return a pattern whose wildcards have only values that are planned."""
+    for name in _LIMITED:
+        if f"{{{name}}}" in pattern:
+            values = one_of(job.wildcards[name] for job in planned)
+            pattern = pattern.replace(f"{{{name}}}", f"{{{name},{values}}}", 1)
+    return pattern
+
+
+def _changed(job: Job) -> bool:
+    """Return whether a job's outputs were made with another spec or other source."""
+    recorded = read_record(next(iter(job.outputs.values()))).get("params")
+    if recorded is None or job.spec is None or "features" not in job.inputs:
+        return False
+    own = {repr(json.dumps(plain(job.spec), sort_keys=True)), repr(digest(job.code))}
+    return not own <= set(recorded)
+
+
+def _not_fewer(job: Job) -> dict[str, Any]:
+    """Return the draws that a list of images was made from if it serves these, too.
+
+    A list that serves more runs stays as it is.
+    """
+    recorded = read_record(job.outputs["used"]).get("input") or []
+    before = set()
+    for file in map(Path, recorded):
+        if file.parent.parent.name == SUBSETS and file.exists():
+            before.add(file)
+    if not set(map(Path, job.inputs["subsets"])) <= before:
+        return dict(job.inputs)
+    corpora = {str(file.parents[2] / "corpus.parquet") for file in before}
+    return {
+        "corpora": sorted(corpora | set(job.inputs["corpora"])),
+        "subsets": sorted(map(str, before)),
+    }
