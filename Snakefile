@@ -23,9 +23,9 @@ from recap.core.log import FAILURES_VARIABLE, configure
 from recap.plan.job import outputs_of
 from recap.plan.jobs import EVALUATIONS, data_files, feature_files, kept_files
 
-from workflow.plan import dated_later, due_jobs, due_runs
-from workflow.profile import install_spice, pass_on
-from workflow.records import make_writable, restore_times
+from workflow.reasons import dated_later, due_jobs, due_runs
+from workflow.load import install_spice, pass_on
+from workflow.metadata import make_writable, restore_times
 from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster, stop_with_jobs
 
 min_version("9.27")

@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from snakemake.io import ancient, report, temp
-from workflow.records import read_record
+from workflow.metadata import read_record
 
 from recap.core.files import write_text
 from recap.core.hashing import value_hash
 from recap.plan.files import SUBSETS, Files
-from recap.plan.job import Code, Job, Jobs, plain
+from recap.plan.job import EntryPoints, Job, Jobs, plain
 from recap.plan.source import code_digest
 
-# Inputs whose times do not count: a store that grows makes no run again.
-_GROWING = ("features", "boxes", "cells")
-# Wildcards whose values are no part of a run: a rule makes only what a table plans.
+# Inputs that are feature stores. They grow when another run needs more images, and what has read
+# them is not made again for that: their times do not count.
+_STORES = ("features", "boxes", "cells")
+# Wildcards that only have values which some job has. Without a limit, several rules would have a
+# pattern for one file; of models and recipes there are too many for a regular expression.
 _LIMITED = ("dataset", "features", "outside", "run", "part", "algorithm", "table", "figure")
 _LIMITED += ("file", "pictures", "study")
 
@@ -41,7 +43,7 @@ class SpecText(str):
         return text
 
 
-def digest(code: Code | None) -> str:
+def digest(code: EntryPoints | None) -> str:
     """Return the digest of a job's source, with the templates of pages where they belong to it."""
     assert code is not None  # of jobs that compute
     own = code_digest(*code.starts, without=code.without)
@@ -75,7 +77,7 @@ class Wiring:
             patterns = planned[0].outputs
         outputs: dict[str, Any] = {}
         for name, pattern in patterns.items():
-            if rule.startswith("corpus"):
+            if rule.startswith("corpus"):  # a rule for each set of files that readers write
                 pattern = self.files.product("{dataset}", Path(pattern).name)
             outputs[name] = _limited(pattern, planned)
             if category and pattern.endswith((".html", ".png")):
@@ -85,7 +87,11 @@ class Wiring:
         return outputs
 
     def inputs(self, rule: str, *, old: Sequence[str] = ()) -> Callable[..., dict[str, Any]]:
-        """Return the function of a rule's inputs; the times of `old` ones do not count."""
+        """Return the function of a rule's inputs.
+
+        Snakemake runs a job again when an input is newer, but not for those of the names `old`, nor
+        for feature stores.
+        """
 
         def of_job(w: Mapping[str, str]) -> dict[str, Any]:
             job = self.job(rule, w)
@@ -93,10 +99,10 @@ class Wiring:
             # Notes of extractors, inputs too, change with their numbers. While a store grows,
             # Snakemake compares no parameters of what is behind it, so what was made with others
             # has it as a usual input.
-            growing = () if _changed(job) else _GROWING
-            for name in (*old, *growing):
-                files = inputs.get(name, [])
-                if name in old or (files and files[0].endswith(".h5")):
+            stores = () if _made_otherwise(job) else _STORES
+            for name, files in inputs.items():
+                is_store = name in stores and isinstance(files, list)
+                if name in old or is_store:
                     inputs[name] = ancient(files)
             return inputs
 
@@ -106,12 +112,14 @@ class Wiring:
         """Return a rule's parameters: spec, digest of its source, others of its jobs, and
         `--name=FILE` for each input of a name of `options`, which may be none."""
         params: dict[str, Callable[..., Any]] = {}
-        for job in self.jobs.of(rule)[:1]:
-            if job.spec is not None:
+        planned = self.jobs.of(rule)
+        if planned:
+            first = planned[0]  # all of a rule have the same names
+            if first.spec is not None:
                 params["spec"] = self._spec(rule)
-            if job.code is not None:
+            if first.code is not None:
                 params["code"] = lambda w: digest(self.job(rule, w).code)
-            for name in job.params:
+            for name in first.params:
                 params[name] = self._param(rule, name)
         for name in options:
             params[name] = _option(name)
@@ -138,7 +146,7 @@ def _limited(pattern: str, planned: Sequence[Job]) -> str:
     return pattern
 
 
-def _changed(job: Job) -> bool:
+def _made_otherwise(job: Job) -> bool:
     """Return whether a job's outputs were made with another spec or other source."""
     recorded = read_record(next(iter(job.outputs.values()))).get("params")
     if recorded is None or job.spec is None or "features" not in job.inputs:

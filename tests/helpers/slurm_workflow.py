@@ -13,7 +13,7 @@ import sys
 
 sys.path.insert(0, {root!r})
 from recap.core.log import configure
-from workflow.profile import STOPPED_BEFORE_LIMIT
+from workflow.load import STOPPED_BEFORE_LIMIT
 from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster
 
 configure()

@@ -20,7 +20,7 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError, nearest
 from recap.plan.report import SystemTool
 from recap.plan.run import row_runs
-from recap.plan.run_jobs import weights_of
+from recap.plan.run_jobs import checkpoint
 from recap.plan.run_plan import RunPlan
 from recap.settings.kinds import VARIABLE, load_plugins
 from rehearsal.prepare import SITE, prepare, rehearsable
@@ -122,7 +122,7 @@ def _trained_rows(plan: RunPlan) -> list[TrainedRow]:
     for table_id, table in plan.tables.items():
         for row in table.rows:
             first = row_runs(row, plan.seeds[table_id])[0].parts()[0]
-            folders = [Path(weights_of(plan, stage)).parent for stage in plan.stages(first)]
+            folders = [Path(checkpoint(plan, stage)).parent for stage in plan.stages(first)]
             steps = tuple(read_json(folder / "training.json")["steps"] for folder in folders)
             name = f"{table_id}/{row.id}"
             rows.append(

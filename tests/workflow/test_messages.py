@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
-from workflow.plan import changes, dated_later
+from workflow.reasons import changes, dated_later
 
 import snakemake_logger_plugin_recap as messages
 from recap.core.errors import listed

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from workflow.records import FORMAT, make_writable, restore_times
+from workflow.metadata import FORMAT, make_writable, restore_times
 from workflow.stopping import jobs_here
 
 from helpers.tiny_workspace import ROOT, Workspace

@@ -8,7 +8,7 @@ from shlex import quote
 from recap.core.process import SHARED, devices
 from recap.plan.job import Jobs
 
-from workflow.profile import STOPPED_BEFORE_LIMIT, load, passed_on, refuse
+from workflow.load import STOPPED_BEFORE_LIMIT, load, passed_on, refuse
 from workflow.stopping import job_prefix
 from workflow.wiring import Wiring
 

@@ -23,7 +23,7 @@ use rule fetch as fetch_to_unpack with:
         **params("fetch_to_unpack"),
 
 
-for RULE in sorted({each.rule for each in PLANNED.acquisitions.begin("unpack_")}):
+for RULE in sorted({each.rule for each in PLANNED.acquisitions.with_prefix("unpack_")}):
 
     rule:
         name:
@@ -75,7 +75,7 @@ rule web_pictures:
 
 
 # A rule for each set of files that readers write beside the corpus.
-for RULE in sorted({each.rule for each in JOBS.begin("corpus")}):
+for RULE in sorted({each.rule for each in JOBS.with_prefix("corpus")}):
 
     rule:
         name:

@@ -20,7 +20,7 @@ rule samples:
         " --count {params.number}"
 
 
-for RULE in sorted({each.rule for each in JOBS.begin("figure_")}):
+for RULE in sorted({each.rule for each in JOBS.with_prefix("figure_")}):
 
     rule:
         name:

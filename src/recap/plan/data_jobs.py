@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from recap.plan.job import Code, Inputs, Job
+from recap.plan.job import EntryPoints, Inputs, Job
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import PICTURES as PICTURE_SOURCE
 from recap.settings.base import HUB, NamesFiles
@@ -51,7 +51,7 @@ def data_jobs(plan: RunPlan) -> Iterator[Job]:
             wildcards={"dataset": run.dataset, "subset": run.subset, "seed": str(run.seed)},
             inputs=corpus(plan, run.dataset),
             spec=plan.subset(run.subset),
-            code=Code(("recap.data.subsets:draw_subset",), PICTURE_SOURCE),
+            code=EntryPoints(("recap.data.subsets:draw_subset",), PICTURE_SOURCE),
         )
 
 
@@ -70,7 +70,7 @@ def _corpus(plan: RunPlan, name: str) -> Job:
         # the vocabulary's settings are those of another job
         spec=dataset.model_dump(mode="json", exclude={"vocabulary"}),
         # Its own reader counts, those of other kinds do not.
-        code=Code(("recap.data.corpus:build_corpus", dataset.reader)),
+        code=EntryPoints(("recap.data.corpus:build_corpus", dataset.reader)),
         outside=tuple(sources),
         named_by=f"datasets/{name}.yaml",
     )
@@ -85,7 +85,7 @@ def _vocabulary(plan: RunPlan, name: str) -> Job:
         wildcards={"dataset": name},
         inputs={**corpus(plan, name), "tokenizer": sources},
         spec=vocabulary,
-        code=Code(("recap.data.vocabulary:build_vocabulary",), PICTURE_SOURCE),
+        code=EntryPoints(("recap.data.vocabulary:build_vocabulary",), PICTURE_SOURCE),
         outside=(*sources, hub) if hub.startswith(HUB) else tuple(sources),
         named_by=f"datasets/{name}.yaml",
     )
@@ -99,5 +99,5 @@ def _card(plan: RunPlan, name: str) -> Job:
         rule="card",
         wildcards={"dataset": name},
         inputs={**corpus(plan, name), "counts": counts},
-        code=Code(("recap.data.card:write_card",), PICTURE_SOURCE),
+        code=EntryPoints(("recap.data.card:write_card",), PICTURE_SOURCE),
     )

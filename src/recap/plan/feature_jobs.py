@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from recap.plan.data_jobs import corpus, outside_files, pictures
-from recap.plan.job import Code, Inputs, Job, outputs_of
+from recap.plan.job import EntryPoints, Inputs, Job, outputs_of
 from recap.plan.run import VAL
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import PICTURES as PICTURE_SOURCE
@@ -27,7 +27,7 @@ def _store_jobs(plan: RunPlan, store: Store) -> Iterator[Job]:
     reader = store.readers[0]  # the first of the data sets that read a store stands for all
     # What decides the values of a store.
     spec = settings.model_dump(mode="json", exclude=set(settings.EXECUTION))
-    code = Code(tuple(settings.targets()))
+    code = EntryPoints(tuple(settings.targets()))
     trained = []
     if settings.trained_on_boxes():
         trained.append(files.of("pretrain", **names)["backbone"])
@@ -39,7 +39,7 @@ def _store_jobs(plan: RunPlan, store: Store) -> Iterator[Job]:
                 "images": pictures(plan, reader),
             },
             spec=spec,
-            code=Code(("recap.features.training:pretrain",)),
+            code=EntryPoints(("recap.features.training:pretrain",)),
             threads=2,
             gpus=plan.gpus,
         )
@@ -93,7 +93,7 @@ def _used_images(plan: RunPlan, store: Store) -> Job:
         rule="used_images",
         wildcards={"dataset": store.dataset, "features": store.features},
         inputs={"corpora": sorted(corpora), "subsets": sorted(draws.values())},
-        code=Code(("recap.data.subsets:write_used",), PICTURE_SOURCE),
+        code=EntryPoints(("recap.data.subsets:write_used",), PICTURE_SOURCE),
         params={"parts": [VAL] if store.sent else []},
     )
 

@@ -140,7 +140,7 @@ def _model_figure(
         settings=settings,
         table=table_id,
         begin=f"{begin}_{settings.name}" if settings.name else begin,
-        runs=tuple(plan.weights(row_runs(row, seeds)[0]) for row in rows),
+        runs=tuple(plan.training_of(row_runs(row, seeds)[0]) for row in rows),
         labels=tuple(row.label for row in rows),
         heading=f"{table.title}  |  {table.scale}" if table.scale else table.title,
     )

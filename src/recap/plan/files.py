@@ -71,7 +71,7 @@ OUTPUTS: dict[str, dict[str, str]] = {
     "train_scst": _run("scst"),
     "evaluate": _scores(f"{_SERIES}/seed-{{seed}}/{{stage}}"),
     "evaluate_ensemble": _scores(f"{_SERIES}/ensemble-{{seeds}}/{{stage}}"),
-    "score_file": _scores("{outside}"),
+    "score_file": _scores("{outside}"),  # of any folder below scores/, a run's, too
     "score_released": _scores("{outside}"),
     "server_captions": {"captions": "{results}/scores/{run}/captions.{part}.json"},
     "submission": _submission(),
@@ -126,6 +126,10 @@ class Files:
         values = _Wildcards(self._folders | wildcards)
         patterns = self._outputs.get(rule, {})
         return {name: pattern.format_map(values) for name, pattern in patterns.items()}
+
+    def scores(self, path: str) -> dict[str, str]:
+        """Return what an evaluation leaves in a folder below ``scores/``."""
+        return self.of("score_file", outside=path)
 
     def store(self, dataset: str, features: str) -> str:
         """Return a feature store, which one job makes or several."""

@@ -15,7 +15,7 @@ Inputs = dict[str, str | list[str]]
 
 
 @dataclass(frozen=True)
-class Code:
+class EntryPoints:
     """Where the source of a job begins: its digest decides whether the job reruns."""
 
     starts: tuple[str, ...]  #: ``module:object``, or whole modules
@@ -25,14 +25,18 @@ class Code:
 
 @dataclass(frozen=True)
 class Job:
-    """One job: a rule with values for its wildcards."""
+    """One job: a rule with values for its wildcards.
+
+    All jobs of a rule have inputs and params of the same names. `Jobs` adds the outputs of rules
+    that have patterns.
+    """
 
     rule: str
     wildcards: dict[str, str] = field(default_factory=dict)
     inputs: Inputs = field(default_factory=dict)
-    outputs: dict[str, str] = field(default_factory=dict)  #: those of the rule's patterns
+    outputs: dict[str, str] = field(default_factory=dict)
     spec: Any = None  #: what decides its result: settings, or plain JSON values
-    code: Code | None = None
+    code: EntryPoints | None = None
     params: dict[str, Any] = field(default_factory=dict)  #: others: a changed one reruns it
     threads: int = 1
     gpus: int = 0
@@ -58,7 +62,7 @@ class Jobs:
         """Return the jobs of some rules."""
         return [job for job in self if job.rule in rules]
 
-    def begin(self, text: str) -> list[Job]:
+    def with_prefix(self, text: str) -> list[Job]:
         """Return the jobs of rules whose names begin with a text."""
         return [job for job in self if job.rule.startswith(text)]
 

@@ -39,7 +39,7 @@ def plan_jobs(plan: RunPlan) -> Jobs:
 
 def data_files(jobs: Jobs) -> list[str]:
     """Return corpora with what their readers write, cards, vocabularies and subsets."""
-    data = [*jobs.begin("corpus"), *jobs.of("vocabulary", "card", "subset")]
+    data = [*jobs.with_prefix("corpus"), *jobs.of("vocabulary", "card", "subset")]
     return sorted(set(outputs_of(data)))
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from recap.core.errors import ConfigError
 from recap.core.log import log
-from recap.plan.job import Code, Job
+from recap.plan.job import EntryPoints, Job
 from recap.plan.run_plan import RunPlan
 from recap.plan.specs import web_draws
 from recap.settings import Profile
@@ -139,7 +139,7 @@ def _web_pictures(plan: RunPlan, survivors: str, pictures: WebPictures) -> Itera
             wildcards={"pictures": folder},
             inputs={"tsv": pictures.tsv},
             spec=draws,
-            code=Code(("recap.data.subsets:write_wanted",)),
+            code=EntryPoints(("recap.data.subsets:write_wanted",)),
         )
     # Finished shards are no outputs: a killed or repeated job goes on from them.
     yield Job(

@@ -116,13 +116,6 @@ class Submission:
     run: Run  #: the scored run; the pictures of val2014 are those of its data set
     test: Run  #: the run with data set and features of the test pictures: names their stores
 
-    def files(self) -> list[str]:
-        """Return the names of its files: the zip that the server takes, and the two in it."""
-        return [
-            f"{self.algorithm}.zip",
-            *(results_name(part, self.algorithm) for part in (VAL, TEST)),
-        ]
-
     def shown(self, part: str) -> Run:
         """Return the run with the data set and features of a part of COCO."""
         return self.test if part == TEST else self.run

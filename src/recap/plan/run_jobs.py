@@ -8,15 +8,16 @@ from pathlib import Path
 
 from recap.core.documents import read_mapping
 from recap.plan.data_jobs import corpus, outside_files, texts
-from recap.plan.job import Code, Inputs, Job
+from recap.plan.job import EntryPoints, Inputs, Job
 from recap.plan.run import TEST, VAL, Run, ScoredFile, Submission
 from recap.plan.run_plan import RunPlan
-from recap.plan.source import CAPTIONING, EVALUATION, TRAINING, job_start
+from recap.plan.source import CAPTIONING, EVALUATION, TRAINING, entry_points
 from recap.plan.specs import evaluation_spec, execution, run_spec
 from recap.settings import ModelConfig
 from recap.settings.base import HUB
 from recap.settings.metrics import METRICS
 from recap.settings.models import LANGUAGE_MODEL
+from recap.settings.recipes import RunSpec
 
 
 def stores(plan: RunPlan, run: Run | ScoredFile) -> Inputs:
@@ -27,14 +28,14 @@ def stores(plan: RunPlan, run: Run | ScoredFile) -> Inputs:
     return {"features": [plan.files.store(folder, each) for each in names], "extractors": notes}
 
 
-def weights_of(plan: RunPlan, training: Run) -> str:
+def checkpoint(plan: RunPlan, training: Run) -> str:
     """Return the weights of a training."""
     return plan.files.of(f"train_{training.stage}", **training.wildcards)["model"]
 
 
 def scores_of(plan: RunPlan, scored: Run | ScoredFile) -> dict[str, str]:
     """Return what an evaluation leaves."""
-    return plan.files.of("score_file", outside=scored.path)
+    return plan.files.scores(scored.path)
 
 
 def is_scored(plan: RunPlan, scored: Run | ScoredFile) -> bool:
@@ -43,7 +44,7 @@ def is_scored(plan: RunPlan, scored: Run | ScoredFile) -> bool:
 
 
 @dataclass(frozen=True)
-class Weights:
+class PretrainedWeights:
     """The pretrained weights that a model begins with."""
 
     files: list[str]  #: as a training reads them; none from the hub
@@ -51,19 +52,19 @@ class Weights:
     language_model: str | None = None  #: a small one of this name makes them
 
 
-def pretrained(plan: RunPlan, dataset: str, model: ModelConfig) -> Weights:
+def pretrained(plan: RunPlan, dataset: str, model: ModelConfig) -> PretrainedWeights:
     """Return the weights that a model begins with, if any."""
     source = model.pretrained_weights()
     if source is None:
-        return Weights([])
+        return PretrainedWeights([])
     if source.startswith(HUB):
-        return Weights([], (source,))
+        return PretrainedWeights([], (source,))
     if source.startswith(LANGUAGE_MODEL):
         name = source.removeprefix(LANGUAGE_MODEL)
         names = {"dataset": dataset, "language_model": name}
-        return Weights([plan.files.of("language_model", **names)["weights"]], (), name)
+        return PretrainedWeights([plan.files.of("language_model", **names)["weights"]], (), name)
     file = plan.files.outside(source)
-    return Weights([file], (file,))
+    return PretrainedWeights([file], (file,))
 
 
 def training_jobs(plan: RunPlan) -> Iterator[Job]:
@@ -73,7 +74,7 @@ def training_jobs(plan: RunPlan) -> Iterator[Job]:
         if weights.language_model:
             yield language_model_job(plan, run.dataset, weights.language_model)
     for run in plan.trained():
-        yield training_job(plan, run, plan.model(run.model))
+        yield training_job(plan, run, run_spec(plan, run))
 
 
 def language_model_job(plan: RunPlan, dataset: str, name: str) -> Job:
@@ -85,7 +86,7 @@ def language_model_job(plan: RunPlan, dataset: str, name: str) -> Job:
         wildcards={"dataset": dataset, "language_model": name},
         inputs={**texts(plan, dataset), "texts": files},
         spec=settings,
-        code=Code(("recap.training.language_model",)),
+        code=EntryPoints(("recap.training.language_model",)),
         params={"state": f"{plan.files.work}/language_models/{dataset}/{name}"},
         threads=2,
         gpus=plan.gpus,
@@ -94,16 +95,16 @@ def language_model_job(plan: RunPlan, dataset: str, name: str) -> Job:
     )
 
 
-def training_job(plan: RunPlan, run: Run, model: ModelConfig) -> Job:
-    """Return one stage of the training of a run; `model` may be another than its row's."""
+def training_job(plan: RunPlan, run: Run, spec: RunSpec) -> Job:
+    """Return one stage of the training of a run, by its spec."""
     recipe = plan.recipe(run.recipe)
     outside: tuple[str, ...] = ()
     if run.stage == "xe":
-        weights = pretrained(plan, run.dataset, model)
+        weights = pretrained(plan, run.dataset, spec.model_settings)
         outside = weights.outside
         begins: Inputs = {"weights": weights.files}
     else:
-        begins = {"init": weights_of(plan, plan.first_stage(run))}
+        begins = {"init": checkpoint(plan, plan.first_stage(run))}
     return Job(
         rule=f"train_{run.stage}",
         wildcards=run.wildcards,
@@ -113,8 +114,8 @@ def training_job(plan: RunPlan, run: Run, model: ModelConfig) -> Job:
             **stores(plan, run),
             **begins,
         },
-        spec=run_spec(plan, run),
-        code=job_start(TRAINING, plan.model(run.model).kind),
+        spec=spec,
+        code=entry_points(TRAINING, spec.model_settings.kind),
         # The full state survives a killed job, which declared outputs would not:
         # the same command resumes from it.
         params={"state": f"{plan.files.work}/{run.path}"},
@@ -146,7 +147,7 @@ def _products(plan: RunPlan, dataset: str, metrics: Iterable[str]) -> Inputs:
 
 def _models(plan: RunPlan, run: Run) -> Inputs:
     """Return the weights of a run, or those of an ensemble's members."""
-    return {"model": [weights_of(plan, plan.weights(part)) for part in run.parts()]}
+    return {"model": [checkpoint(plan, plan.training_of(part)) for part in run.parts()]}
 
 
 def _evaluation(plan: RunPlan, run: Run) -> Job:
@@ -161,7 +162,7 @@ def _evaluation(plan: RunPlan, run: Run) -> Job:
             **_models(plan, run),
         },
         spec=evaluation_spec(plan, run.recipe),
-        code=job_start(EVALUATION, plan.model(run.model).kind, metrics=metrics),
+        code=entry_points(EVALUATION, plan.model(run.model).kind, metrics=metrics),
         threads=execution(plan, run.recipe).threads,
         gpus=plan.gpus,
     )
@@ -178,7 +179,7 @@ def _captions(plan: RunPlan, scored: ScoredFile) -> Job:
             "captions": files,
             **corpus(plan, scored.dataset),
         },
-        code=job_start("recap.evaluation.caption_file:score_file", metrics=scored.metrics),
+        code=entry_points("recap.evaluation.caption_file:score_file", metrics=scored.metrics),
         params={"metrics": list(scored.metrics), "dataset": scored.dataset},
         outside=tuple(files),
         named_by=f"tables/{scored.table}.yaml",
@@ -203,7 +204,7 @@ def _released(plan: RunPlan, scored: ScoredFile) -> Job:
             **stores(plan, scored),
         },
         spec=evaluation_spec(plan, scored.recipe),
-        code=job_start(EVALUATION, *kinds, metrics=scored.metrics),
+        code=entry_points(EVALUATION, *kinds, metrics=scored.metrics),
         params={"recipe": scored.recipe, "model": folder},
         threads=execution(plan, scored.recipe).threads,
         gpus=plan.gpus,
@@ -230,7 +231,7 @@ def _submission(plan: RunPlan, sent: Submission) -> Iterator[Job]:
                 **_models(plan, run),
             },
             spec=evaluation_spec(plan, run.recipe),
-            code=job_start(CAPTIONING, plan.model(run.model).kind),
+            code=entry_points(CAPTIONING, plan.model(run.model).kind),
             params={
                 "execution": f"{plan.files.work}/execution/{run.recipe}.yaml",
                 "partial": _partial(plan, shown),
@@ -242,7 +243,7 @@ def _submission(plan: RunPlan, sent: Submission) -> Iterator[Job]:
         rule="submission",
         wildcards={"algorithm": sent.algorithm},
         inputs=captions,
-        code=Code(("recap.share.coco_server:write_submission",)),
+        code=EntryPoints(("recap.share.coco_server:write_submission",)),
         params={"partial": _partial(plan, run) or _partial(plan, sent.test)},
     )
 

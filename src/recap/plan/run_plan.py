@@ -203,15 +203,15 @@ class RunPlan:
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
         scaler = Scaler(self.params, table_id, file, self.scale)
-        run, quoted, not_run = scaler.rows()
+        kept, quoted, not_run = scaler.rows()
         outside, also_quoted = scaler.outside_rows()
         with asked_for_by(f"table {table_id!r}"):
             if file.printed_on is not None:
                 self.get("datasets", file.printed_on)
-            server = self._server(file, scaler, [row.id for row in run])
-        rows, datasets = self._rows_of(table_id, file, scaler, run)
+            server = self._server(file, scaler, [row.id for row in kept])
+        rows, datasets = self._rows_of(table_id, file, scaler, kept)
         if server:
-            self._add_test_pictures(table_id, scaler, run, server)
+            self._add_test_pictures(table_id, scaler, kept, server)
         self.seeds[table_id], self.source_of_seeds[table_id] = scaler.seeds()
         if self.profile.seeds:
             self.seeds[table_id] = self.profile.seeds
@@ -220,7 +220,7 @@ class RunPlan:
         notes = [layer.note for _, layer in scaler.layers]
         scaled = self._scaled[table_id] = Scaled(file, notes, datasets, faithful)
         own_images = all(before == after for before, after in datasets)
-        ids = {row.id for row in run}
+        ids = {row.id for row in kept}
         self.tables[table_id] = Table(
             title=file.title,
             printed_on=file.printed_on,
@@ -245,12 +245,12 @@ class RunPlan:
             )
 
     def _rows_of(
-        self, table_id: str, file: TableFile, scaler: Scaler, run: Sequence[RowFile]
+        self, table_id: str, file: TableFile, scaler: Scaler, kept: Sequence[RowFile]
     ) -> tuple[list[Row], list[tuple[str, str]]]:
         """Return the rows of a table, and the data set of each, in its file and at the scale."""
         as_is = Scaler(self.params, table_id, file, NamedScale())
         rows, datasets = [], []
-        for row in run:
+        for row in kept:
             planned, as_file = scaler.row(row), as_is.row(row)
             with asked_for_by(f"row {row.id!r} of table {table_id!r}"):
                 self._load_row(planned)
@@ -260,22 +260,22 @@ class RunPlan:
                 rows.append(self._row(row, planned, as_printed))
         return rows, datasets
 
-    def _server(self, file: TableFile, scaler: Scaler, run: Sequence[str]) -> Server | None:
-        """Return what a server is sent of the rows run; None where the scale has other data."""
+    def _server(self, file: TableFile, scaler: Scaler, kept: Sequence[str]) -> Server | None:
+        """Return what a server is sent of the rows kept; None where the scale has other data."""
         server = file.server
         if server is None:
             return None
         test = scaler.replaced("datasets", server.test)
         if test != server.test and not isinstance(self.get("datasets", test), PicturesAlone):
             return None
-        not_sent = {row: why for row, why in server.not_sent.items() if row in run}
+        not_sent = {row: why for row, why in server.not_sent.items() if row in kept}
         return server.model_copy(update={"not_sent": not_sent})
 
     def _add_test_pictures(
-        self, table_id: str, scaler: Scaler, run: Sequence[RowFile], server: Server
+        self, table_id: str, scaler: Scaler, kept: Sequence[RowFile], server: Server
     ) -> None:
         """Plan and check the pictures of a table's rows that a server scores."""
-        for row in run:
+        for row in kept:
             if row.id in server.not_sent:
                 continue
             with asked_for_by(f"row {row.id!r} of table {table_id!r}"):
@@ -439,7 +439,7 @@ class RunPlan:
         their data sets and features are read."""
         return list(self._shown)
 
-    def weights(self, run: Run) -> Run:
+    def training_of(self, run: Run) -> Run:
         """Return the training whose weights a scored run of one seed uses.
 
         Recipes that only decode otherwise share.
@@ -452,7 +452,7 @@ class RunPlan:
 
     def stages(self, run: Run) -> list[Run]:
         """Return the trainings that the weights of a scored run of one seed went through."""
-        return list(dict.fromkeys([self.first_stage(run), self.weights(run)]))
+        return list(dict.fromkeys([self.first_stage(run), self.training_of(run)]))
 
     def first_stage(self, run: Run) -> Run:
         """Return a run's cross-entropy training; recipes that differ in SCST alone share it."""

@@ -91,8 +91,8 @@ def _parsed(change: str, parts: list[str]) -> tuple[str, dict[str, Any]]:
 
 
 def single_job(chosen: SingleRun) -> Job:
-    """Return the training as a job, which begins with the weights of the changed model."""
-    return training_job(chosen.plan, chosen.run, chosen.spec.model_settings)
+    """Return the training as a job."""
+    return training_job(chosen.plan, chosen.run, chosen.spec)
 
 
 def single_jobs(chosen: SingleRun) -> Jobs:

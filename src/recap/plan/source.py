@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recap.core.hashing import value_hash
-from recap.plan.job import Code
+from recap.plan.job import EntryPoints
 from recap.settings.base import Strict
 from recap.settings.metrics import METRICS
 from recap.settings.models import MODELS
@@ -92,17 +92,17 @@ def keys_omitted_at_default() -> dict[str, Any]:
     return keys
 
 
-def job_start(start: str, *kinds: str, metrics: Sequence[str] = ()) -> Code:
+def entry_points(start: str, *kinds: str, metrics: Sequence[str] = ()) -> EntryPoints:
     """Return where a job begins: its first definition, its kinds of models and metrics."""
     targets = list(map(METRICS.target, metrics))
     for kind in kinds:
         targets += [MODELS.get(kind).implementation, MODELS.target(kind)]
-    return Code((start, *targets), PICTURES)
+    return EntryPoints((start, *targets), PICTURES)
 
 
 def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
-    """Return the digest of a job that begins there."""
-    code = job_start(start, *kinds, metrics=metrics)
+    """Return the digest of a job that begins there; a training compares it when it resumes."""
+    code = entry_points(start, *kinds, metrics=metrics)
     return code_digest(*code.starts, without=code.without)
 
 
@@ -113,7 +113,7 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
         hashes = {place: content_hash(_definition(place).hashes) for place in reached(*key)}
         # What a name means is part of what a definition computes:
         # two of one name in two modules may change places.
-        for _ in range(3):
+        for _ in range(3):  # names of names of names: no two definitions were equal after that
             before = hashes
             hashes = {}
             for place, own in before.items():

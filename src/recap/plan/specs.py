@@ -87,7 +87,7 @@ def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
         if row.id in over:
             runs = row_runs(row, plan.seeds[table_id])
             labels[row.id] = row.label
-            behind[row.id] = {str(run.seed): plan.weights(run).path for run in runs}
+            behind[row.id] = {str(run.seed): plan.training_of(run).path for run in runs}
     return {
         "selections": table.selections,
         "labels": labels,

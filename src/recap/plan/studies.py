@@ -9,7 +9,7 @@ from pathlib import Path
 from recap.core.errors import ConfigError
 from recap.core.hashing import sha256_file
 from recap.plan.data_jobs import corpus, pictures
-from recap.plan.job import Code, Inputs, Job
+from recap.plan.job import EntryPoints, Inputs, Job
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.run_jobs import scores_of
 from recap.plan.run_plan import RunPlan, asked_for_by
@@ -68,7 +68,7 @@ def study_jobs(plan: RunPlan) -> Iterator[Job]:
         form: Inputs = {"sheets": plan.files.of("study_sheets", **wildcards)["sheets"]}
         yield _sheets(plan, name, study)
         if study.responses == SIMULATED:
-            code = Code(("recap.studies.responses",))
+            code = EntryPoints(("recap.studies.responses",))
             yield Job(rule="study_simulate", wildcards=wildcards, inputs=form, code=code)
         if not study.responses:
             continue
@@ -76,13 +76,13 @@ def study_jobs(plan: RunPlan) -> Iterator[Job]:
             rule="study_import",
             wildcards=wildcards,
             inputs=form | {"responses": _responses(plan, name, study.responses)},
-            code=Code(("recap.studies.responses",)),
+            code=EntryPoints(("recap.studies.responses",)),
         )
         yield Job(
             rule="study_analysis",
             wildcards=wildcards,
             inputs=form | {"responses": plan.files.of("study_import", **wildcards)["responses"]},
-            code=Code(("recap.studies.tables", "recap.studies.analysis"), templates=True),
+            code=EntryPoints(("recap.studies.tables", "recap.studies.analysis"), templates=True),
         )
 
 
@@ -105,7 +105,7 @@ def _sheets(plan: RunPlan, name: str, study: Study) -> Job:
             "study": study,
             "scale": _scale(plan, study),
         },
-        code=Code(("recap.studies.make",)),
+        code=EntryPoints(("recap.studies.make",)),
         params={
             "captions": [f"{key}={file}" for key, file in captions.items()],
             "form": [sha256_file(part) for part in sorted(_TEMPLATES.glob("*"))],

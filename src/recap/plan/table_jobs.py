@@ -8,11 +8,11 @@ from pathlib import Path
 from recap.plan.claims import planned_claims
 from recap.plan.data_jobs import corpus, pictures, texts
 from recap.plan.figures import PlannedFigure
-from recap.plan.job import Code, Inputs, Job, Jobs, outputs_of
+from recap.plan.job import EntryPoints, Inputs, Job, Jobs, outputs_of
 from recap.plan.run import ANSWER, TEST, Run, ScoredFile, baseline, file_name, row_runs
-from recap.plan.run_jobs import scores_of, stores, weights_of
+from recap.plan.run_jobs import checkpoint, scores_of, stores
 from recap.plan.run_plan import RunPlan
-from recap.plan.source import job_start
+from recap.plan.source import entry_points
 from recap.plan.specs import curve_runs, selection_spec, table_spec, trainings
 from recap.settings.tables import RUN_COLUMNS
 
@@ -31,7 +31,7 @@ def table_jobs(plan: RunPlan) -> Iterator[Job]:
             wildcards=_names(table_id),
             inputs=_statistics(plan, [table_id]),
             spec=table,
-            code=Code(("recap.tables.formats:write_table",), templates=True),
+            code=EntryPoints(("recap.tables.formats:write_table",), templates=True),
         )
         yield _samples(plan, table_id)
     claims = planned_claims(plan)
@@ -40,7 +40,7 @@ def table_jobs(plan: RunPlan) -> Iterator[Job]:
             rule="claims",
             inputs=_statistics(plan, claims.tables),
             spec=claims,
-            code=Code(("recap.statistics.claims", "recap.tables.claims"), templates=True),
+            code=EntryPoints(("recap.statistics.claims", "recap.tables.claims"), templates=True),
             params={"scores": f"{plan.files.results}/scores"},
         )
 
@@ -67,7 +67,7 @@ def select_job(plan: RunPlan, table_id: str) -> Job:
         wildcards=_names(table_id),
         inputs={"records": [f"{runs}/{path}/training.json" for path in sorted(paths)]},
         spec=spec,
-        code=Code(("recap.statistics.compare:write_selections",)),
+        code=EntryPoints(("recap.statistics.compare:write_selections",)),
         params={"runs": runs},
     )
 
@@ -118,7 +118,7 @@ def statistics_job(plan: RunPlan, table_id: str) -> Job:
             "selection": chosen,
         },
         spec=spec,
-        code=Code(("recap.statistics.compare",)),
+        code=EntryPoints(("recap.statistics.compare",)),
         params={
             "scores": f"{plan.files.results}/scores",
             "selection": "--selection" if chosen else "",
@@ -138,7 +138,7 @@ def _samples(plan: RunPlan, table_id: str) -> Job:
             "scores": _table_scores(plan, table_id),
         },
         spec=table_spec(plan, table_id),
-        code=Code(("recap.tables.samples:write_samples",)),
+        code=EntryPoints(("recap.tables.samples:write_samples",)),
         params={
             "number": plan.profile.sample_captions,
             "scores": f"{plan.files.results}/scores",
@@ -157,7 +157,7 @@ def figure_jobs(plan: RunPlan) -> Iterator[Job]:
             wildcards={"figure": file_name(name)},
             inputs=_statistics(plan, sorted(tables)),
             spec={"figure": sweep},
-            code=Code(("recap.report.figures",)),
+            code=EntryPoints(("recap.report.figures",)),
             params={"statistics": f"{plan.files.results}/statistics"},
         )
     # the scored runs of every row, by a name that is unique in the profile
@@ -170,7 +170,7 @@ def figure_jobs(plan: RunPlan) -> Iterator[Job]:
         rule="summary",
         inputs={"metrics": [scores_of(plan, run)["metrics"] for run in plan.scored()]},
         spec={"rows": rows},
-        code=Code(("recap.report.figures:write_summary",)),
+        code=EntryPoints(("recap.report.figures:write_summary",)),
         params={"scores": f"{plan.files.results}/scores"},
     )
     folder = f"{plan.files.results}/runs"
@@ -178,7 +178,7 @@ def figure_jobs(plan: RunPlan) -> Iterator[Job]:
         rule="curves",
         inputs={"history": [f"{folder}/{run.path}/history.csv" for run in plan.trained()]},
         spec={"runs": curve_runs(plan, plan.trained())},
-        code=Code(("recap.report.figures:write_curves",)),
+        code=EntryPoints(("recap.report.figures:write_curves",)),
         params={"runs": folder},
     )
 
@@ -197,11 +197,11 @@ def _model_figure(plan: RunPlan, figure: PlannedFigure) -> Job:
             **(stores(plan, runs[0]) if runs else {"features": [], "extractors": []}),
             "images": pictures(plan, dataset) if settings.needs_images else [],
             "texts": files,
-            "models": [weights_of(plan, run) for run in runs],
+            "models": [checkpoint(plan, run) for run in runs],
         },
         outputs={file: f"{folder}/{file}" for file in figure.files},
         spec=settings,
-        code=job_start(settings.implementation, *kinds),
+        code=entry_points(settings.implementation, *kinds),
         params={
             "features": "--features" if runs else "",
             "images": "--images" if settings.needs_images else "",
@@ -220,7 +220,10 @@ def page_jobs(plan: RunPlan, jobs: Jobs) -> Iterator[Job]:
     # `recap report make` makes it at any other time, too. Its PDF is no output: that is made where
     # LaTeX is installed, and a machine without it has nothing to do.
     runs = jobs.of("train_xe", "train_scst")
-    shown = [*jobs.of("table", "samples", "claims", "sweep", "curves"), *jobs.begin("figure_")]
+    shown = [
+        *jobs.of("table", "samples", "claims", "sweep", "curves"),
+        *jobs.with_prefix("figure_"),
+    ]
     yield Job(
         rule="report_page",
         inputs={
@@ -230,7 +233,7 @@ def page_jobs(plan: RunPlan, jobs: Jobs) -> Iterator[Job]:
             "trainings": [job.outputs["training"] for job in runs],
         },
         spec=plan.profile.model_dump(mode="json", exclude=_NOT_REPORTED),
-        code=Code(("recap.report.page",), templates=True),
+        code=EntryPoints(("recap.report.page",), templates=True),
     )
     # MLflow is a view of what the jobs wrote,
     # which may be deleted at any time and is made again from the results.
@@ -241,6 +244,6 @@ def page_jobs(plan: RunPlan, jobs: Jobs) -> Iterator[Job]:
             "scores": _scores(plan, plan.scored()),
             **_statistics(plan, plan.tables),
         },
-        code=Code(("recap.share.tracking_store",)),
+        code=EntryPoints(("recap.share.tracking_store",)),
         params={"results": plan.files.results},
     )

@@ -128,7 +128,7 @@ def test_auto_means_the_gpu_where_there_is_one(monkeypatch):
 def test_a_job_runs_again_for_what_it_reads_alone(params):
     def specs():
         jobs = plan_jobs(plan_of())
-        return [plain(job.spec) for job in [*jobs.begin("corpus"), *jobs.of("features")]]
+        return [plain(job.spec) for job in [*jobs.with_prefix("corpus"), *jobs.of("features")]]
 
     before = specs()
     edited(params, "datasets/tiny_scenes.yaml", vocabulary={"min_count": 2})

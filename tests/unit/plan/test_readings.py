@@ -49,9 +49,9 @@ def test_what_only_decodes_otherwise_is_not_trained_again():
     (older,) = (
         run for name, run in scored.items() if "set_aside" in name and "dropout" not in name
     )
-    assert plan.weights(older) == plan.weights(scored["xlan"]) != older
+    assert plan.training_of(older) == plan.training_of(scored["xlan"]) != older
     dropout = next(run for name, run in scored.items() if "dropout=true" in name)
-    assert plan.weights(dropout) == dropout
+    assert plan.training_of(dropout) == dropout
     assert plan.first_stage(dropout) == plan.first_stage(scored["xlan"])
 
 

@@ -61,7 +61,7 @@ def test_a_partial_report_has_the_means_of_the_runs_that_are_finished(profile):
     done = next(run for run in plan.scored() if run.model == "transformer")
     profile.write_data()
     profile.write_scores(done)
-    profile.write_training(plan.weights(done), seconds=5400)
+    profile.write_training(plan.training_of(done), seconds=5400)
     page = page_of(profile)
     assert (
         f"Partial: 1 of {len(plan.trained())} trainings and 1 of {len(plan.scored())} evaluations"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import snakemake
-from workflow.records import read_record
+from workflow.metadata import read_record
 
 from recap.core.documents import differences
 from recap.core.errors import aligned, listed

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
-from workflow.plan import Due
+from workflow.reasons import Due
 
 from recap.core.errors import RecapError
 from recap.core.files import atomic_path, write_text
@@ -25,7 +25,7 @@ from recap.plan import records
 from recap.plan.data_jobs import pictures
 from recap.plan.job import Jobs
 from recap.plan.jobs import plan_jobs
-from recap.plan.outside import acquisition_jobs, line, missing_files, refuse_missing
+from recap.plan.outside import MissingFile, acquisition_jobs, line, missing_files, refuse_missing
 from recap.plan.profiles import load_plan
 from recap.plan.run import setting_names
 from recap.plan.run_plan import RunPlan
@@ -53,7 +53,7 @@ class Planned(NamedTuple):
 
 
 def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
-    """Return the plan of a profile, after writing the files that jobs read beside specs."""
+    """Return the plan of a profile, if it can be made here: models are built, files are there."""
     try:
         plan = load_plan(config, files)
         jobs = plan_jobs(plan)
@@ -63,16 +63,21 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
         refuse_without_responses(plan)
     except RecapError as error:
         refuse(str(error))
+    _prepare(plan, jobs, needed)
+    return Planned(plan, jobs, Jobs(acquisition_jobs(plan, needed), plan.files), {})
+
+
+def _prepare(plan: RunPlan, jobs: Jobs, needed: Sequence[MissingFile]) -> None:
+    """Say what will be acquired, and write what jobs read beside specs."""
     for each in needed:
         print(f"recap: to be acquired: {line(each)}", file=sys.stderr)
     lists = {each.path for each in needed if each.pictures}
-    for job in jobs.begin("corpus"):
+    for job in jobs.with_prefix("corpus"):
         if lists & set(job.outside):
             # a rule fills it, none makes it as a whole; Snakemake wants it there
             for folder in pictures(plan, job.wildcards["dataset"]):
                 Path(folder).mkdir(parents=True, exist_ok=True)
     write_beside_specs(plan, Path(plan.files.work))
-    return Planned(plan, jobs, Jobs(acquisition_jobs(plan, needed), plan.files), {})
 
 
 def refuse(sentence: str) -> NoReturn:
