@@ -23,8 +23,8 @@ from recap.core.log import FAILURES_VARIABLE, configure
 from recap.plan.job import outputs_of
 from recap.plan.jobs import EVALUATIONS, data_files, feature_files, kept_files
 
-from workflow.reasons import dated_later, due_jobs, due_runs
-from workflow.load import install_spice, pass_on
+from workflow.reasons import input_of_the_future, pending_jobs, pending_runs_text
+from workflow.load import install_spice, pickle_plan
 from workflow.metadata import make_writable, restore_times
 from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster, stop_with_jobs
 
@@ -83,24 +83,24 @@ if workflow.is_main_process:
     restore_times([R, REPORTS])
 
 
-messages.introduce(LABELS, lambda: due_runs(due_jobs(workflow), LABELS))
+messages.introduce(LABELS, lambda: pending_runs_text(pending_jobs(workflow), LABELS))
 
 
 onstart:
     lock_folder(R, WORK, REPORTS, "mlflow")
-    if file := dated_later(workflow):
+    if file := input_of_the_future(workflow):
         refuse(
             f"{file}: is dated later than this machine's clock; "
             f"set the clock, or run: touch {quote(file)}"
         )
-    install_spice(due_jobs(workflow), PLANNED)
+    install_spice(pending_jobs(workflow), PLANNED)
     if workflow.local_exec:
         stop_with_jobs()
     else:
         cancel_left_jobs()
-        pass_on(PLANNED)
+        pickle_plan(PLANNED)
         stop_with_cluster()
-    if lines := due_runs(due_jobs(workflow), LABELS):
+    if lines := pending_runs_text(pending_jobs(workflow), LABELS):
         logger.info("\n".join([*lines, ""]), extra=messages.PASS_ON)
 
 

@@ -35,7 +35,7 @@ from recap.plan.stores import used_stores
 from recap.plan.studies import refuse_without_responses
 from recap.settings.versions import list_of, read_versions
 
-# names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
+# names the file of `pickle_plan`; Slurm gives jobs the environment of the submitting process
 VARIABLE = "RECAP_PLANNED"
 # On Slurm, a job that continues where it was gets SIGTERM some time before its limit. Slurm's own
 # comes KillWait (30 s) before SIGKILL, too short for a large batch. In a profile, `--set-resources`
@@ -91,7 +91,7 @@ def refuse(sentence: str) -> NoReturn:
 # A job on a cluster begins Snakemake twice more. Without this file both
 # would read and check all parameters and follow the whole source again,
 # for one command. The folder is locked: no other workflow has jobs here.
-def pass_on(planned: Planned) -> None:
+def pickle_plan(planned: Planned) -> None:
     """Write what was planned, and name the file to the jobs that are submitted from now on."""
     file = (LOCK_FOLDER / "planned").absolute()
     with atomic_path(file) as part:
@@ -99,7 +99,7 @@ def pass_on(planned: Planned) -> None:
     os.environ[VARIABLE] = str(file)
 
 
-def passed_on() -> Planned | None:
+def load_pickled_plan() -> Planned | None:
     """Return what the main process of this job planned; None if it wrote no file."""
     if VARIABLE not in os.environ:
         return None

@@ -22,7 +22,7 @@ from recap.core.documents import differences
 from recap.core.errors import aligned, listed
 from recap.plan.run import job_label
 
-CHECKED = ("9.27.",)  # versions of Snakemake whose reasons `due_jobs` can read
+CHECKED = ("9.27.",)  # versions of Snakemake whose reasons `pending_jobs` can read
 NEW = "not made yet"
 _DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
 _TOLERANCE = 60.0  # seconds that clocks of machines may differ
@@ -37,7 +37,7 @@ class Due(NamedTuple):
     reason: str
 
 
-def due_jobs(workflow: Any) -> Iterator[Due]:
+def pending_jobs(workflow: Any) -> Iterator[Due]:
     """Yield the jobs that Snakemake is about to run, in the order of the rules, and why."""
     rules = [rule.name for rule in workflow.rules]
     for job in sorted(_needed(workflow), key=lambda job: rules.index(job.rule.name)):
@@ -97,7 +97,7 @@ def _changed_inputs(job: Any) -> list[str]:
     return changed
 
 
-def dated_later(workflow: Any) -> str:
+def input_of_the_future(workflow: Any) -> str:
     """Return an input of a due job that is dated after now, or "".
 
     Snakemake would remove what is made from it.
@@ -114,7 +114,7 @@ def dated_later(workflow: Any) -> str:
     return ""
 
 
-def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
+def pending_runs_text(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
     """Return lines that name every due run, and every other job due because of a change."""
     seeds = defaultdict(list)  # of jobs that differ only in their seed
     rules: dict[str, int] = {}  # in their order

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
-from workflow.reasons import changes, dated_later
+from workflow.reasons import changes, input_of_the_future
 
 import snakemake_logger_plugin_recap as messages
 from recap.core.errors import listed
@@ -91,9 +91,9 @@ def test_an_input_of_tomorrow_is_named_before_its_job(tmp_path):
     jobs = [SimpleNamespace(input=[photos, tmp_path / "none"], output=[made])]
     workflow = SimpleNamespace(dag=SimpleNamespace(needrun_jobs=lambda exclude_finished: jobs))
     jobs.append(SimpleNamespace(input=[made], output=[]))
-    assert dated_later(workflow) == ""
+    assert input_of_the_future(workflow) == ""
     jobs.append(SimpleNamespace(input=[store], output=[]))
-    assert dated_later(workflow) == str(store)
+    assert input_of_the_future(workflow) == str(store)
 
 
 def test_a_job_is_called_by_the_label_of_its_run():

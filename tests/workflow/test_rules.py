@@ -62,15 +62,15 @@ def test_what_dvc_copied_or_linked_gets_the_time_of_its_job(
 def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_path, monkeypatch):
     monkeypatch.chdir(Workspace(tmp_path).folder)
     monkeypatch.delenv(profile.VARIABLE, raising=False)
-    assert profile.passed_on() is None
+    assert profile.load_pickled_plan() is None
     plan = load_plan(read_mapping(tmp_path / "params" / "tiny.yaml"))
     monkeypatch.setenv(profile.VARIABLE, "")  # restored after the test
     job = ("somewhere:job",), ()
     monkeypatch.setitem(source.DIGESTS, job, "0123456789abcdef")
     none = Jobs([], plan.files)
-    profile.pass_on(profile.Planned(plan, plan_jobs(plan), none, {}))
+    profile.pickle_plan(profile.Planned(plan, plan_jobs(plan), none, {}))
     del source.DIGESTS[job]
-    planned = profile.passed_on()
+    planned = profile.load_pickled_plan()
     assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()
     assert list(planned.jobs) == list(plan_jobs(plan)) and not list(planned.acquisitions)
     assert (

@@ -8,7 +8,7 @@ from shlex import quote
 from recap.core.process import SHARED, devices
 from recap.plan.job import Jobs
 
-from workflow.load import STOPPED_BEFORE_LIMIT, load, passed_on, refuse
+from workflow.load import STOPPED_BEFORE_LIMIT, load, load_pickled_plan, refuse
 from workflow.stopping import job_prefix
 from workflow.wiring import Wiring
 
@@ -18,7 +18,7 @@ RECAP = f"{quote(sys.executable)} -P -m recap"
 
 shell.prefix(job_prefix())
 
-PLANNED = (None if workflow.is_main_process else passed_on()) or load(config, workflow.configfiles)
+PLANNED = (None if workflow.is_main_process else load_pickled_plan()) or load(config, workflow.configfiles)
 PLAN, JOBS = PLANNED.plan, PLANNED.jobs
 FILES, PROFILE = PLAN.files, PLAN.profile
 config["name"] = PROFILE.name  # with the scale, for captions of the report
