@@ -27,6 +27,7 @@ from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.settings.figures import Figure
 from recap.settings.metrics import score_info
 from recap.settings.tables import column_info
+from recap.statistics.results import RowResult, TableResult
 from recap.statistics.scores import read_metrics
 from recap.tables.colours import COLOURS, colour_of
 from recap.tables.text import plain
@@ -131,14 +132,14 @@ def _history(path: Path) -> DataFrame:
 def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> None:
     """Draw scores over a setting, such as the share of training pairs:
     one panel per metric, one line per model."""
-    rows: dict[tuple[str, str], Mapping[str, Any]] = {}
+    rows: dict[tuple[str, str], RowResult] = {}
     tables: set[str] = set()
     for line in figure.lines:
         tables |= {point.table for point in line.points}
     for table in sorted(tables):
         file = statistics / f"{table}.json"
         check(file)
-        rows |= {(table, row["id"]): row for row in read_json(file)["rows"]}
+        rows |= {(table, row.id): row for row in read_json(file, TableResult).rows}
     numbers = list(_numbers(figure, rows))
     _draw_sweep(figure, numbers, png)
     write_text(out, csv_text([SWEEP_COLUMNS, *(map(cell, number) for number in numbers)]))
@@ -146,22 +147,20 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
 
 
 def _numbers(
-    figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]
+    figure: Figure, rows: Mapping[tuple[str, str], RowResult]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield one line of the CSV per metric and point: mean over runs with t interval."""
     for metric in figure.metrics:
         for line in figure.lines:
             for point in line.points:
                 row = rows.get((point.table, point.row))
-                if row is None or metric not in row["cells"]:
+                if row is None or metric not in row.cells:
                     raise RecapError(
                         f"{point.table}.json: no {metric} of row {point.row!r}; the table needs "
                         "both"
                     )
-                values = [
-                    score_info(metric).scale * value
-                    for value in row["cells"][metric]["values"].values()
-                ]
+                scale = score_info(metric).scale
+                values = [scale * value for value in row.cells[metric].values.values()]
                 mean = fmean(values) if values else None
                 yield metric, plain(line.label), point.x, mean, *_interval(values), len(values)
 

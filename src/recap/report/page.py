@@ -33,6 +33,7 @@ from recap.plan.run_plan import RunPlan
 from recap.report.pictures import figures, sampled_table
 from recap.settings import Row, Table
 from recap.statistics.claims import judge_claims
+from recap.statistics.results import CellResult, RowResult, TableResult
 from recap.statistics.scores import read_metrics
 from recap.studies.sheets import read_sheets
 from recap.studies.tables import study_table
@@ -153,7 +154,7 @@ def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
         return _preliminary(plan, table_id, "its statistics are not made yet")
     check(path)
     try:
-        frame = table_frame(plan.tables[table_id], read_json(path))
+        frame = table_frame(plan.tables[table_id], read_json(path, TableResult))
     except RecapError:
         return _preliminary(plan, table_id, "its statistics are of an earlier version of the table")
     return ShownTable(paper_table(frame), full_table(frame))
@@ -170,17 +171,17 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
         tags.append("" if len(done) == len(runs) else partial)
         scores = [read_metrics(Path(paths.results) / "scores" / run.path).scores for run in done]
         rows.append(_row(table, row, scores))
-    statistics = {
-        "table": table_id,
-        "columns": list(table.columns),
-        "baseline": table.baseline,
-        "images": 0,
-        "seeds": plan.seeds[table_id][:1],
-        "family": {"made": 0, "units": []},
-        "rows": rows,
-        "quoted": [row.model_dump() for row in table.quoted],
-        "not_run": [row.model_dump() for row in table.not_run],
-    }
+    statistics = TableResult(
+        table=table_id,
+        title=table.title,
+        scale=table.scale,
+        baseline=table.baseline,
+        columns=list(table.columns),
+        seeds=plan.seeds[table_id][:1],
+        rows=rows,
+        quoted=table.quoted,
+        not_run=table.not_run,
+    )
     paper = paper_table(table_frame(table.model_copy(update={"outside": []}), statistics))
     lines = paper.blocks[-1].lines
     lines[:] = [replace(line, tag=line.tag or tag) for line, tag in zip(lines, tags, strict=True)]
@@ -192,14 +193,20 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
     return ShownTable(paper, None, why)
 
 
-def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> dict[str, Any]:
+def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> RowResult:
     """Return the statistics of a row of which only means are known."""
     cells = {}
     for column in table.columns:
-        values = [value for each in scores if (value := each.get(column)) is not None]
-        mean = {"mean": fmean(values) if values else None, "n": len(values), "reason": None}
-        cells[column] = {**mean, "printed_percent": row.printed.get(column), "comparison": None}
-    return {**row.model_dump(), "as_printed": row.as_printed, "cells": cells, "signatures": {}}
+        found = [each.get(column) for each in scores]
+        values = [value for value in found if value is not None]
+        cells[column] = CellResult(
+            mean=fmean(values) if values else None,
+            n=len(values),
+            printed_percent=row.printed.get(column),
+        )
+    return RowResult(
+        row.id, row.label, cells, as_printed=row.as_printed, doubt=row.doubt, note=row.note
+    )
 
 
 def _compile(shown: dict[str, Any], out: Path) -> str:

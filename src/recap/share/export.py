@@ -14,7 +14,6 @@ import yaml
 from recap.core.checksums import record
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import atomic_path, write_text
-from recap.plan.records import read_tables
 from recap.plan.run import row_setting
 from recap.runs.folder import CONFIG, read_weights
 from recap.settings.metrics import score_info
@@ -29,6 +28,7 @@ from recap.share.run_files import (
     scores_of,
     write_extractors,
 )
+from recap.statistics.results import read_tables
 from recap.statistics.scores import read_metrics
 from recap.tables.formats import markdown_text
 from recap.tables.text import plain
@@ -94,9 +94,9 @@ def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
     }
     results = results_of(files.run)
     scales = [
-        _safe(table["scale"])
+        _safe(table.scale)
         for table in (read_tables(results) if results else ())
-        if row_setting(spec) in map(row_setting, table["rows"])
+        if row_setting(spec) in [row_setting(vars(row)) for row in table.rows]
     ]
     sections = [
         f"# {_safe(files.name)}",

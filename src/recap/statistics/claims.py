@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from recap.core.errors import counted
 from recap.plan.run import row_runs
@@ -14,7 +13,8 @@ from recap.settings import Row, Table
 from recap.settings.metrics import score_info, server_names
 from recap.settings.specs import ClaimsSpec, PrintedTable
 from recap.settings.tables import STAGE_NAMES, Check, Claim, column_info
-from recap.statistics.comparison import SIGNIFICANT, UNITS, Sample, compare_rows, correct
+from recap.statistics.comparison import SIGNIFICANT, Sample, compare_rows, correct
+from recap.statistics.results import Comparison
 from recap.statistics.scores import NO_IMAGES, RowScores, collect
 
 HOLDS, FAILS, UNTOLD, NOT_RUN = "holds", "does not hold", "cannot be told", "not run"
@@ -39,9 +39,7 @@ class ComparisonVerdict:
     p: float | None = None  # Holm's over the comparisons of the claim, the largest of three tests
     planned: bool = True  # whether the scale makes the rows at all
     runs: int = 0  # of the row
-    tests: dict[str, Any] | None = (
-        None  # what `compare_rows` gave, where the rows could be compared
-    )
+    tests: Comparison | None = None  # where the rows could be compared
 
 
 @dataclass(frozen=True)
@@ -267,33 +265,37 @@ def _tested(comparison: ComparisonVerdict, own: Sample, base: Sample) -> Compari
 
 def judge(compared: Sequence[ComparisonVerdict]) -> list[ComparisonVerdict]:
     """Judge a claim's tested comparisons, Holm's family, as a table marks its rows."""
-    correct([each.tests for each in compared if each.tests])
+    family = correct([each.tests for each in compared if each.tests])
     level = SIGNIFICANT / max(1, len(compared))
-    return [_with_verdict(each, each.tests, level) for each in compared if each.tests]
+    judged = []
+    for each, tests in zip(compared, family, strict=True):
+        judged.append(_with_verdict(each, tests, level))
+    return judged
 
 
-def _with_verdict(
-    each: ComparisonVerdict, tests: Mapping[str, Any], level: float
-) -> ComparisonVerdict:
+def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> ComparisonVerdict:
     """Return a comparison with its numbers and its verdict.
 
     ``level`` is what Holm asks of the smallest p.
     """
-    check, scale, joint = each.check, column_info(each.metric).scale, tests["joint"]
-    comparison = replace(each, difference=scale * tests["difference"], p=joint["p_holm"])
+    scale = column_info(each.metric).scale
+    comparison = replace(
+        each, tests=tests, difference=scale * tests.difference, p=tests.joint.p_holm
+    )
     if (interval := _interval(tests, SIGNIFICANT)) is not None:
         comparison = replace(comparison, low=scale * interval[0], high=scale * interval[1])
-    if joint["p"] is None:
-        reasons = (tests[key]["reason"] for key in ("welch", "paired", "joint"))
-        return replace(comparison, why=next(filter(None, reasons)))
+    if tests.joint.p is None:
+        why = tests.welch.reason or tests.paired.reason or tests.joint.reason or ""
+        return replace(comparison, why=why)
+    check = each.check
     if check.within is not None:
         return _reached(comparison, check.within, _interval(tests, level) or (0.0, 0.0))
-    if not tests["mark"]:
+    if not tests.mark:
         return replace(
             comparison,
             why="the difference is not significant over images and runs with these seeds",
         )
-    higher = scale * tests["difference"] > 0
+    higher = scale * tests.difference > 0
     return replace(comparison, verdict=HOLDS if higher == (check.sign == "higher") else FAILS)
 
 
@@ -311,7 +313,7 @@ def _reached(
     return replace(comparison, why=why)
 
 
-def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | None:
+def _interval(tests: Comparison, level: float) -> tuple[float, float] | None:
     """Return the interval of a difference d, the widest of the tests that have one.
 
     A test with statistic t has the standard error d / t, so its interval is d -+ t_(1 - level / 2)
@@ -320,12 +322,13 @@ def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | N
     from scipy import stats
 
     margins = []
-    for key in UNITS.values():
-        test = tests[key]
-        if test["t"]:
-            difference = test["mean_difference"] if key == "paired" else tests["difference"]
-            degrees = test["images"] - 1 if key == "paired" else test["degrees"]
-            margins.append(float(stats.t.isf(level / 2, degrees)) * abs(difference / test["t"]))
+    if tests.paired.t:
+        quantile = float(stats.t.isf(level / 2, tests.paired.images - 1))
+        margins.append(quantile * abs(tests.paired.mean_difference / tests.paired.t))
+    for test in (tests.welch, tests.joint):
+        if test.t:
+            quantile = float(stats.t.isf(level / 2, test.degrees))
+            margins.append(quantile * abs(tests.difference / test.t))
     if not margins:
         return None
-    return tests["difference"] - max(margins), tests["difference"] + max(margins)
+    return tests.difference - max(margins), tests.difference + max(margins)

@@ -74,12 +74,12 @@ def test_the_table_shows_the_choice_and_tests_no_more_than_before(recorded, tmp_
     after = compare_table(
         table=table, statistics_out=tmp_path / "two.json", selection=recorded, **common
     )
-    assert after["family"] == before["family"] and after["rows"] == before["rows"]
-    (line,) = after["selected"]
-    assert line["label"] == "Best: Transformer"  # though ZoDIAC's test scores are better
-    assert line["cells"]["CIDEr"]["mean"] == after["rows"][0]["cells"]["CIDEr"]["mean"]
-    assert line["cells"]["CIDEr"]["printed_percent"] is None
-    assert line["choice"]["candidates"][0]["validation_cider_d"] == {"1": 0.9, "2": 0.8, "3": 0.7}
+    assert after.family == before.family and after.rows == before.rows
+    (line,) = after.selected
+    assert line.label == "Best: Transformer"  # though ZoDIAC's test scores are better
+    assert line.cells["CIDEr"].mean == after.rows[0].cells["CIDEr"].mean
+    assert line.cells["CIDEr"].printed_percent is None
+    assert line.choice.candidates[0].validation_cider_d == {1: 0.9, 2: 0.8, 3: 0.7}
     write_table(name="two", table=table, statistics=after, out=tmp_path)
     for form in ("two.md", "two.paper.md", "two.csv"):
         assert "Best: Transformer" in (tmp_path / form).read_text()
