@@ -35,6 +35,7 @@ from recap.settings import Row, Table
 from recap.statistics.claims import judge_claims
 from recap.statistics.results import CellResult, RowResult, TableResult
 from recap.statistics.scores import read_metrics
+from recap.studies.analysis import StudyResult
 from recap.studies.sheets import read_sheets
 from recap.studies.tables import study_table
 from recap.tables.claims import claims_table
@@ -144,7 +145,7 @@ def _studies(plan: RunPlan) -> Iterator[TextTable]:
         if statistics.is_file():
             check(statistics)
             sheets = read_sheets(Path(paths.reports) / "studies" / name / "sheets.json")
-            yield study_table(sheets, read_json(statistics))
+            yield study_table(sheets, read_json(statistics, StudyResult))
 
 
 def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
