@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from recap.core.errors import MetricError
 from recap.core.files import write_text
@@ -20,7 +19,7 @@ from recap.plan.run_plan import RunPlan
 from recap.statistics.scores import not_comparable
 from recap.tables.contact_sheet import data_address, photo_address
 from recap.tables.formats import environment
-from recap.tables.samples import ScoredCaptions, choose_samples
+from recap.tables.samples import Sample, ScoredCaptions, choose_samples
 from recap.tables.text import plain
 
 _EDGE, _GALLERY_EDGE = 480, 320  # pixels of a photo's longer edge in the report and in the gallery
@@ -80,19 +79,29 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
     ]
 
 
-def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
-    """Return the samples of a table with their photos,
-    its contact sheet if it is drawn, and why there are none."""
+@dataclass(frozen=True)
+class ShownSamples:
+    """The samples of a table with the addresses of their photos, if these are there."""
+
+    title: str
+    sheet: Path | None  #: the contact sheet, where it is drawn
+    samples: list[tuple[Sample, str]]
+    why: str = ""  #: why there are none
+
+
+def sampled_table(plan: RunPlan, table_id: str) -> ShownSamples:
+    """Return the samples of a table of the rows that are scored."""
     paths = Paths(plan)
     table = plan.tables[table_id]
+    title = plain(table.title)
     seeds = plan.seeds[table_id]
     name = file_name(table_id)
-    sheet = Path(paths.reports) / "figures" / f"{name}_captions.png"
-    dataset = baseline(table).dataset
-    shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
+    drawn = Path(paths.reports) / "figures" / f"{name}_captions.png"
+    sheet = drawn if drawn.is_file() else None
     rows = [row for row in table.rows if paths.is_scored(row_runs(row, seeds)[0])]
     if not rows:
-        return shown | {"why": "no row is scored yet"}
+        return ShownSamples(title, sheet, [], "no row is scored yet")
+    dataset = baseline(table).dataset
     if len(rows) < len(table.rows):  # rows from outside wait for all others
         ids = {row.id for row in rows}
         examples = table.examples if table.examples and table.examples.row in ids else None
@@ -106,11 +115,23 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
         log.warning(
             f"{missing[0]}: no such folder or zip, so the samples are shown without their photos"
         )
-        return shown | {"samples": [(sample, None) for sample in samples]}
+        return ShownSamples(title, sheet, [(sample, "") for sample in samples])
     source = pictures_of(corpus, roots)
-    return shown | {
-        "samples": [(each, photo_address(read_photo(source, each.file), _EDGE)) for each in samples]
-    }
+    shown = []
+    for sample in samples:
+        shown.append((sample, photo_address(read_photo(source, sample.file), _EDGE)))
+    return ShownSamples(title, sheet, shown)
+
+
+@dataclass(frozen=True)
+class ComparedPhoto:
+    """A photo of the gallery; captions and scores ``[systems, metrics]`` of all systems."""
+
+    id: int
+    src: str  #: its address; "": there are no photos
+    references: list[str]
+    captions: list[str]
+    scores: list[list[float]]
 
 
 def write_gallery(
@@ -123,8 +144,8 @@ def write_gallery(
     """
     table = Corpus.read(corpus)
     scored = {label: ScoredCaptions.read(folder) for label, folder in systems.items()}
-    first_label, first = next(iter(scored.items()))
     _check_comparable(scored)
+    first_label, first = next(iter(scored.items()))
     references = table.captions(first.split)
     unknown = sorted(set(first.captions) - set(references))
     if unknown:
@@ -132,42 +153,35 @@ def write_gallery(
             f"{corpus}: has no test image {unknown[0]}, which {plain(first_label)!r} describes"
         )
     ids = sorted(first.captions)
+    places = generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False)
     metrics = list(first.scores)
     for each in scored.values():
         metrics = [name for name in metrics if name in each.scores]
-    drawn = sorted(
-        generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False).tolist()
-    )
-    source, names = pictures_of(corpus, images) if images else None, table.files()
+    source = pictures_of(corpus, images) if images else None
+    names = table.files()
     photos = []
-    for image in (ids[place] for place in drawn):
+    for image in (ids[place] for place in sorted(places.tolist())):
         scores = []
         for each in scored.values():
             scores.append([round(each.scores[name][image], 2) for name in metrics])
-        photo = photo_address(read_photo(source, names[image]), _GALLERY_EDGE) if source else ""
-        photos.append(
-            {
-                "id": image,
-                "src": photo,
-                "references": list(map(plain, references[image])),
-                "captions": [plain(each.captions[image]) for each in scored.values()],
-                "scores": scores,
-            }
+        photo = ComparedPhoto(
+            id=image,
+            src=photo_address(read_photo(source, names[image]), _GALLERY_EDGE) if source else "",
+            references=list(map(plain, references[image])),
+            captions=[plain(each.captions[image]) for each in scored.values()],
+            scores=scores,
         )
-    share = (
-        "all" if len(drawn) == len(ids) else f"a random sample of {len(drawn):,} of {len(ids):,}"
-    )
+        photos.append(photo)
+    share = f"a random sample of {len(photos):,} of {len(ids):,}"
+    if len(photos) == len(ids):
+        share = "all"
     about = (
         f"{plain(table.dataset)}, split {first.split}: {share} images. Scores are of one image, on "
         "the scale of tables."
     )
-    shown = {
-        "about": about,
-        "systems": [plain(label) for label in systems],
-        "metrics": metrics,
-        "photos": photos,
-    }
-    write_text(out, environment("html", "recap.report").get_template("gallery.html").render(shown))
+    template = environment("html", "recap.report").get_template("gallery.html")
+    labels = list(map(plain, systems))
+    write_text(out, template.render(about=about, systems=labels, metrics=metrics, photos=photos))
 
 
 def _check_comparable(scored: Mapping[str, ScoredCaptions]) -> None:
