@@ -21,7 +21,7 @@ from recap.settings import OutsideRow
 from recap.settings.metrics import METRICS, score_info
 from recap.statistics.comparison import LEVEL, compare_rows, correct, percentile_interval
 from recap.statistics.results import Comparison, Paired, WhereAny
-from recap.statistics.scores import FILE, RowScores, not_comparable
+from recap.statistics.scores import FILE, RowScores, check_comparable
 from recap.tables.formats import latex_table, markdown_table
 from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
 
@@ -114,11 +114,13 @@ def score_table(
         folder = out if len(files) == 1 else out / label.replace("/", "_")
         score_file(captions=file, corpus=corpus, split=split, metrics=metrics, out=folder)
         rows.append(_row(label, names, folder))
-        if reason := not_comparable(rows[0].signature, rows[-1].signature):
-            raise MetricError(
-                f"{rows[0].row.label} and {label} cannot be compared: {reason}; score both the "
-                "same way"
-            )
+        check_comparable(
+            rows[0].row.label,
+            rows[0].signature,
+            label,
+            rows[-1].signature,
+            same_images=rows[-1].image_ids == rows[0].image_ids,
+        )
     comparisons = _comparisons(rows, names)
     described = []
     for at, row in enumerate(rows):
@@ -162,13 +164,15 @@ def _first_row(path: Path, names: Sequence[str], corpus: Corpus) -> RowScores:
         scores = Path(*("scores" if part == "runs" else part for part in path.parts))
         return _row(label, names, path if (path / "metrics.json").is_file() else scores)
     header, images = read_published(path)
-    metrics, row = metrics_of(header, path), RowScores(_named(label))
+    metrics = metrics_of(header, path)
+    row = RowScores(_named(label))
     if references_hash(corpus.captions(metrics.split)) != header.references_sha256:
         raise MetricError(
             f"{path}: was scored by other reference captions than those of {corpus.path}; give it "
             "the captions of its data set with --dataset, --inputs or --corpus"
         )
-    row.signature, row.image_ids = metrics.signature, [image.id for image in images]
+    row.signature = metrics.signature
+    row.image_ids = [image.id for image in images]
     row.reasons = metrics.not_run
     for name in images[0].scores:
         row.add(name, FILE, header.metrics["scores"][name])

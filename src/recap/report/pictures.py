@@ -16,7 +16,7 @@ from recap.data.files.images import read_photo
 from recap.plan.paths import Paths
 from recap.plan.run import baseline, file_name, row_runs
 from recap.plan.run_plan import RunPlan
-from recap.statistics.scores import not_comparable
+from recap.statistics.scores import check_comparable
 from recap.tables.contact_sheet import data_address, photo_address
 from recap.tables.formats import environment
 from recap.tables.samples import Sample, ScoredCaptions, choose_samples
@@ -144,8 +144,16 @@ def write_gallery(
     """
     table = Corpus.read(corpus)
     scored = {label: ScoredCaptions.read(folder) for label, folder in systems.items()}
-    _check_comparable(scored)
     first_label, first = next(iter(scored.items()))
+    for label, each in scored.items():
+        same_images = set(each.captions) == set(first.captions)
+        check_comparable(
+            plain(first_label),
+            first.signature,
+            plain(label),
+            each.signature,
+            same_images=same_images,
+        )
     references = table.captions(first.split)
     unknown = sorted(set(first.captions) - set(references))
     if unknown:
@@ -182,15 +190,3 @@ def write_gallery(
     template = environment("html", "recap.report").get_template("gallery.html")
     labels = list(map(plain, systems))
     write_text(out, template.render(about=about, systems=labels, metrics=metrics, photos=photos))
-
-
-def _check_comparable(scored: Mapping[str, ScoredCaptions]) -> None:
-    """Refuse systems that cannot be compared with the first."""
-    first_label, first = next(iter(scored.items()))
-    for label, each in scored.items():
-        reason = not_comparable(first.signature, each.signature)
-        if reason or set(each.captions) != set(first.captions):
-            why = reason or "their images differ"
-            raise MetricError(
-                f"{plain(first_label)!r} and {plain(label)!r} cannot be compared: {why}"
-            )

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from recap.core.errors import counted
-from recap.plan.run import row_runs
+from recap.plan.run import Run, row_runs
 from recap.settings import Row, Table
 from recap.settings.metrics import score_info, server_names
 from recap.settings.specs import ClaimsSpec, PrintedTable
@@ -103,12 +103,10 @@ def verdict_of(comparisons: Sequence[ComparisonVerdict]) -> str:
 def _compare(check: Check, spec: ClaimsSpec, scores: Path) -> list[ComparisonVerdict]:
     """Return the comparisons of a check, or why there are none."""
     name = _table_read(check, spec)
-    opponents = check.rows or [check.quoted or f"{check.printed:g}"]
-    every = [
-        ComparisonVerdict(check, name, metric, other)
-        for metric in check.metrics
-        for other in opponents
-    ]
+    every = []
+    for metric in check.metrics:
+        for other in check.rows or [check.quoted or f"{check.printed:g}"]:
+            every.append(ComparisonVerdict(check, name, metric, other))
     if name not in spec.tables:
         return _not_planned(every, "its table is not made at this scale")
     table = spec.tables[name].table
@@ -132,9 +130,13 @@ def _compare_runs(
     planned: list[ComparisonVerdict], rows: list[Row], spec: ClaimsSpec, scores: Path
 ) -> list[ComparisonVerdict]:
     """Return the comparisons of a check whose rows are run at this scale."""
-    check, name = planned[0].check, planned[0].table
-    table, seeds = spec.tables[name].table, spec.tables[name].seeds
-    runs = [run for row in rows for run in row_runs(row, seeds)]
+    check = planned[0].check
+    name = planned[0].table
+    table = spec.tables[name].table
+    seeds = spec.tables[name].seeds
+    runs: list[Run] = []
+    for row in rows:
+        runs += row_runs(row, seeds)
     finished = sum((scores / run.path / "metrics.json").exists() for run in runs)
     if finished < len(runs):
         return _without_test(planned, NOT_RUN, f"{finished} of {len(runs)} runs of {name}")
@@ -146,7 +148,8 @@ def _compare_runs(
 
 def _table_read(check: Check, spec: ClaimsSpec) -> str:
     """Return the table that a check is read from: its own, or the one in its place."""
-    own, other = spec.tables.get(check.table), spec.tables.get(check.in_place or "")
+    own = spec.tables.get(check.table)
+    other = spec.tables.get(check.in_place or "")
     if check.in_place is None or other is None:
         return check.table
     # The other one is read where the check's own is missing, or has one seed and so no verdict.
@@ -188,13 +191,12 @@ def _test(
 
     ``printed``: what is printed in the check's table, where another one is in its place.
     """
-    check, own = comparison.check, scores[comparison.check.row]
+    check = comparison.check
+    own = scores[check.row]
     if check.rows:
         tested = _against_row(comparison, own, scores[comparison.against])
-    elif check.quoted:
-        tested = _against_quoted(comparison, own, table)
     else:
-        tested = _against_number(comparison, own, check.printed)
+        tested = _against_number(comparison, own, table)
     if not tested.tests:
         return tested
     numbers = {row.id: row.printed for row in table.rows}
@@ -221,31 +223,24 @@ def _against_row(
     comparison: ComparisonVerdict, own: RowScores, other: RowScores
 ) -> ComparisonVerdict:
     """Add one metric's tests against another row."""
+    metric = comparison.metric
     comparison = replace(comparison, against=other.row.label)
     for side in (other, own):
-        if not side.values.get(comparison.metric):
-            return replace(
-                comparison, why=f"{comparison.metric}: {side.reasons.get(comparison.metric)}"
-            )
-    return _tested(comparison, own.sample(comparison.metric), other.sample(comparison.metric))
-
-
-def _against_quoted(
-    comparison: ComparisonVerdict, own: RowScores, table: Table
-) -> ComparisonVerdict:
-    """Add one metric's tests against the number of a row that the paper quotes."""
-    for row in table.quoted:
-        if row.id == comparison.against:
-            number = row.printed.get(comparison.metric)
-            return _against_number(replace(comparison, against=row.label), own, number)
-    return _against_number(comparison, own, None)
+        if not side.values.get(metric):
+            return replace(comparison, why=f"{metric}: {side.reasons.get(metric)}")
+    return _tested(comparison, own.sample(metric), other.sample(metric))
 
 
 def _against_number(
-    comparison: ComparisonVerdict, own: RowScores, number: float | None
+    comparison: ComparisonVerdict, own: RowScores, table: Table
 ) -> ComparisonVerdict:
     """Add one metric's tests against a printed number, taken as every image's and run's."""
     metric = comparison.metric
+    number = comparison.check.printed
+    for row in table.quoted:
+        if row.id == comparison.check.quoted:
+            comparison = replace(comparison, against=row.label)
+            number = row.printed.get(metric)
     if not own.values.get(metric):
         return replace(comparison, why=f"{metric}: {own.reasons.get(metric)}")
     if number is None:
@@ -304,7 +299,8 @@ def _reached(
 ) -> ComparisonVerdict:
     """Add whether a printed number is reached within some points."""
     scale = column_info(comparison.metric).scale
-    low, high = scale * interval[0], scale * interval[1]
+    low = scale * interval[0]
+    high = scale * interval[1]
     if -within <= low and high <= within:
         return replace(comparison, verdict=HOLDS)
     if high < -within or low > within:

@@ -48,7 +48,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     differences = np.round(
         np.asarray(second, np.float64) - np.asarray(first, np.float64), _DECIMALS
     )
-    count, mean = len(differences), float(differences.mean())
+    count = len(differences)
+    mean = float(differences.mean())
     if count < 2:
         return Paired(count, mean, reason="needs at least 2 images")
     if not differences.any():
@@ -65,7 +66,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
             p_wilcoxon=p_wilcoxon,
             reason="every image differs by the same amount",
         )
-    deviation, root = float(differences.std(ddof=1)), float(np.sqrt(count))
+    deviation = float(differences.std(ddof=1))
+    root = float(np.sqrt(count))
     t = mean / (deviation / root)
     p = float(2 * stats.t.sf(abs(t), count - 1))
     margin = float(stats.t.ppf(0.975, count - 1)) * deviation / root
@@ -85,16 +87,17 @@ def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
     """
     if min(len(first), len(second)) < 2:
         return TTest(reason="a row has only one run")
-    one, two = (np.round(np.asarray(values, np.float64), _DECIMALS) for values in (first, second))
+    one = np.round(np.asarray(first, np.float64), _DECIMALS)
+    two = np.round(np.asarray(second, np.float64), _DECIMALS)
     if np.ptp(one) == 0 and np.ptp(two) == 0:
         return TTest(reason="the runs of each row all give the same value")
     from scipy import stats
 
-    errors = [float(values.var(ddof=1)) / len(values) for values in (one, two)]
-    t = float(two.mean() - one.mean()) / sum(errors) ** 0.5
-    degrees = sum(errors) ** 2 / sum(
-        e**2 / (len(values) - 1) for e, values in zip(errors, (one, two), strict=True)
-    )
+    error_one = float(one.var(ddof=1)) / len(one)
+    error_two = float(two.var(ddof=1)) / len(two)
+    error = error_one + error_two
+    t = float(two.mean() - one.mean()) / error**0.5
+    degrees = error**2 / (error_one**2 / (len(one) - 1) + error_two**2 / (len(two) - 1))
     return TTest(t=t, degrees=degrees, p=float(2 * stats.t.sf(abs(t), degrees)))
 
 
@@ -123,7 +126,8 @@ def compare_jointly(paired: Paired, runs: TTest) -> TTest:
         return TTest(t=0.0, degrees=runs.degrees, p=1.0)
     from scipy import stats
 
-    over_images, over_runs = paired.t**-2, runs.t**-2
+    over_images = paired.t**-2
+    over_runs = runs.t**-2
     both = over_images + over_runs
     t = both**-0.5
     degrees = both**2 / (over_images**2 / (paired.images - 1) + over_runs**2 / runs.degrees)
@@ -150,11 +154,9 @@ def compare_rows(
 
 
 def _tested(metric: str, values: Sequence[float]) -> Sequence[float]:
-    return (
-        [0.0 if value < _BLEU_FLOOR else value for value in values]
-        if metric.startswith("BLEU")
-        else values
-    )
+    if not metric.startswith("BLEU"):
+        return values
+    return [0.0 if value < _BLEU_FLOOR else value for value in values]
 
 
 def correct(comparisons: Sequence[Comparison], *, units: Sequence[str] = UNITS) -> list[Comparison]:
@@ -252,11 +254,10 @@ class Errors:
         """Return the least power that the three tests have
         for a true difference with ``seeds`` >= 2 runs a row."""
         # Squared standard errors are in units of the squared difference, as in the joint test.
-        images, trainings = (
-            (self.over_images / size) ** 2,
-            2 * self.spread / seeds / size**2,
-        )
-        degrees_images, degrees = self.images - 1, 2 * (seeds - 1)
+        images = (self.over_images / size) ** 2
+        trainings = 2 * self.spread / seeds / size**2
+        degrees_images = self.images - 1
+        degrees = 2 * (seeds - 1)
         both = images + trainings
         degrees_both = both**2 / (images**2 / degrees_images + trainings**2 / degrees)
         tests = ((images, degrees_images), (trainings, degrees), (both, degrees_both))
@@ -286,7 +287,8 @@ def least_difference(seeds: int, *, comparisons: int) -> float:
     """Return the difference that Welch's test finds with 80 % power, in sd of one run."""
     from scipy import optimize
 
-    root, degrees = (seeds / 2) ** 0.5, 2 * seeds - 2  # a difference of 1 is `root` standard errors
+    root = (seeds / 2) ** 0.5  # a difference of 1 is so many standard errors
+    degrees = 2 * seeds - 2
     level = SIGNIFICANT / comparisons
     return float(
         optimize.brentq(lambda size: _power(size * root, degrees, level) - POWER, 0.01, 1e4)
