@@ -21,7 +21,7 @@ from recap.plan.paths import Paths
 from recap.plan.profiles import named_plan
 from recap.plan.run import Run, row_runs, series_of
 from recap.plan.run_plan import RunPlan
-from recap.report.figures import write_curves
+from recap.report.figures import Curves, write_curves
 from recap.report.page import shown_table
 from recap.report.published import (
     PUBLISHED,
@@ -31,7 +31,7 @@ from recap.report.published import (
     read_published,
     restored,
 )
-from recap.settings.params import flat
+from recap.settings.params import flat, validate
 from recap.settings.tables import STAGE_NAMES
 from recap.settings.versions import entry_of, list_of, read_versions
 from recap.statistics.claims import NOT_RUN, judge_claims
@@ -133,9 +133,8 @@ def _write_figure(plan: RunPlan, runs: Sequence[Run], results: Path, out: Path) 
     """Write the learning curves of trainings as a PNG."""
     curves = results / "curves.csv"
     figure = curves.with_suffix(".png")
-    write_curves(
-        spec={"runs": curve_runs(plan, runs)}, runs=results / "runs", out=curves, figure=figure
-    )
+    shown: Curves = validate(Curves, {"runs": curve_runs(plan, runs)}, "curves")
+    write_curves(spec=shown, runs=results / "runs", out=curves, figure=figure)
     # 256 colors take half of the bytes, and no line gets that of another.
     with Image.open(figure) as picture, atomic_path(out) as temporary:
         picture.convert("RGB").quantize(256).save(temporary, format="PNG", optimize=True)

@@ -7,11 +7,13 @@ Axes and numbers are in percent, as in tables.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import fill
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -44,32 +46,50 @@ _LEVEL = 0.95
 _MARKERS = "osD^vP*X"
 
 
-def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
-    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` for ``dvc metrics diff``."""
+def write_summary(*, rows: Mapping[str, Sequence[str]], scores: Path, out: Path) -> None:
+    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` for ``dvc metrics diff``.
+
+    ``rows``: ``<table>.<row>`` -> paths of its runs below ``scores``.
+    """
     summary: dict[str, float] = {}
-    for row, runs in spec["rows"].items():  # "<table>.<row>": paths of its runs below `scores`
+    for row, runs in rows.items():
         seeds = [read_metrics(scores / run).scores for run in runs]
         for metric in seeds[0]:
-            values = [value for seed in seeds if (value := seed.get(metric)) is not None]
+            found = [seed.get(metric) for seed in seeds]
+            values = [value for value in found if value is not None]
             if len(values) == len(seeds):  # what is missing is not counted as 0
                 summary[f"{row}.{metric}"] = round(column_info(metric).scale * fmean(values), 6)
     write_json(out, summary)
 
 
-def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
-    """Write the learning curves of all runs:
-    a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`.
+@dataclass(frozen=True)
+class Curve:
+    """A training whose curve is drawn, as :func:`recap.plan.jobs.curve_runs` names it."""
 
-    ``spec["runs"]`` is what :func:`recap.plan.jobs.curve_runs` returns; labels get their colors in
-    this order.
-    """
-    histories = {run["path"]: _history(runs / run["path"] / "history.csv") for run in spec["runs"]}
-    curves = [
-        histories[run["path"]].assign(**run, start=len(histories.get(run["after"], ())))
-        for run in spec["runs"]
-    ]
+    label: str
+    seed: int
+    stage: str
+    path: str  #: below the folder of all runs
+    after: str | None  #: path of the training of the first stage
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All trainings whose curves are drawn; labels get their colors in this order."""
+
+    runs: list[Curve]
+
+
+def write_curves(*, spec: Curves, runs: Path, out: Path, figure: Path) -> None:
+    """Write the learning curves of all runs:
+    a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`."""
+    histories = {run.path: _history(runs / run.path / "history.csv") for run in spec.runs}
+    curves = []
+    for run in spec.runs:
+        start = len(histories[run.after]) if run.after in histories else 0
+        curves.append(histories[run.path].assign(**vars(run), start=start))
     lines = pd.concat(curves, ignore_index=True)
-    draw_curves(lines, [run["label"] for run in spec["runs"]], figure)
+    draw_curves(lines, [run.label for run in spec.runs], figure)
     values = lines.percent.map(lambda percent: "" if pd.isna(percent) else f"{percent:.6g}")
     lines = lines.assign(val_cider_d=values)[list(CURVE_COLUMNS)]
     write_text(out, csv_text([CURVE_COLUMNS, *lines.to_numpy().tolist()]))
@@ -140,17 +160,30 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
         file = statistics / f"{table}.json"
         check(file)
         rows |= {(table, row.id): row for row in read_json(file, TableResult).rows}
-    numbers = list(_numbers(figure, rows))
-    _draw_sweep(figure, numbers, png)
-    write_text(out, csv_text([SWEEP_COLUMNS, *(map(cell, number) for number in numbers)]))
+    points = list(_points(figure, rows))
+    _draw_sweep(figure, points, png)
+    lines = [map(cell, astuple(point)) for point in points]
+    write_text(out, csv_text([SWEEP_COLUMNS, *lines]))
     record(out)
 
 
-def _numbers(
-    figure: Figure, rows: Mapping[tuple[str, str], RowResult]
-) -> Iterator[tuple[Any, ...]]:
-    """Yield one line of the CSV per metric and point: mean over runs with t interval."""
+@dataclass(frozen=True)
+class SweepPoint:
+    """A metric of a row at a value of the axis: a line of the CSV (`SWEEP_COLUMNS`)."""
+
+    metric: str
+    line: str
+    x: float
+    mean: float | None = None  #: over the runs
+    low: float | None = None  #: of the t interval of the mean; None of one run
+    high: float | None = None
+    runs: int = 0
+
+
+def _points(figure: Figure, rows: Mapping[tuple[str, str], RowResult]) -> Iterator[SweepPoint]:
+    """Yield the points of each metric and line."""
     for metric in figure.metrics:
+        scale = score_info(metric).scale
         for line in figure.lines:
             for point in line.points:
                 row = rows.get((point.table, point.row))
@@ -159,29 +192,26 @@ def _numbers(
                         f"{point.table}.json: no {metric} of row {point.row!r}; the table needs "
                         "both"
                     )
-                scale = score_info(metric).scale
                 values = [scale * value for value in row.cells[metric].values.values()]
-                mean = fmean(values) if values else None
-                yield metric, plain(line.label), point.x, mean, *_interval(values), len(values)
+                yield _point(SweepPoint(metric, plain(line.label), point.x), values)
 
 
-def _interval(values: list[float]) -> tuple[float | None, float | None]:
-    """Return the t interval of the mean over the runs; of one run there is none."""
-    if len(values) < 2:
-        return None, None
-    half = (
-        float(stats.t.ppf((1 + _LEVEL) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-    )
-    return fmean(values) - half, fmean(values) + half
+def _point(point: SweepPoint, values: list[float]) -> SweepPoint:
+    """Return a point with the mean over its runs, and the t interval of the mean."""
+    count = len(values)
+    if not values:
+        return point
+    mean = fmean(values)
+    if count == 1:
+        return replace(point, mean=mean, runs=count)
+    half = float(stats.t.ppf((1 + _LEVEL) / 2, count - 1)) * stdev(values) / count**0.5
+    return replace(point, mean=mean, low=mean - half, high=mean + half, runs=count)
 
 
-def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -> None:
-    table = pd.DataFrame(numbers, columns=SWEEP_COLUMNS).astype(
-        {"mean": float, "low": float, "high": float}
-    )
+def _draw_sweep(figure: Figure, points: Sequence[SweepPoint], png: Path) -> None:
     across = min(_PANELS, len(figure.metrics))
     down = -(-len(figure.metrics) // across)
-    runs = " or ".join(map(str, sorted(set(table.runs) - {0})))
+    runs = " or ".join(map(str, sorted({point.runs for point in points} - {0})))
     bars = (
         f"Mean over runs, bars: 95 % t interval of the mean over {runs} runs; none where there is "
         "one run."
@@ -193,32 +223,28 @@ def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -
     drawing = Drawing(figsize=size, dpi=150, layout="constrained")
     panels = drawing.subplots(down, across, squeeze=False)
     colours = colour_of(line.label for line in figure.lines)
-    ticks = sorted(set(table.x))
+    ticks = sorted({point.x for point in points})
     for panel, metric in zip(panels.flat, figure.metrics, strict=False):
         for index, (label, colour) in enumerate(colours.items()):
-            points = table[(table.metric == metric) & (table.line == plain(label))].dropna(
-                subset="mean"
-            )
+            shown = []
+            for point in points:
+                if point.metric == metric and point.line == plain(label) and point.runs:
+                    shown.append([point.x, point.mean, point.low, point.high])
+            x, mean, low, high = np.array(shown, float).reshape(-1, 4).T  # None is NaN
             # Lines stand a little apart, so that no bar hides another.
             steps = index - (len(colours) - 1) / 2
-            apart = (
-                1.02**steps * points.x
-                if figure.logarithmic
-                else points.x + 0.008 * steps * (ticks[-1] - ticks[0])
-            )
-            ends = [points["mean"] - points.low, points.high - points["mean"]]
-            style = {
-                "color": colour,
-                "marker": _MARKERS[index % len(_MARKERS)],
-                "markersize": 5,
-                "capsize": 3,
-            }
+            apart = x + 0.008 * steps * (ticks[-1] - ticks[0])
+            if figure.logarithmic:
+                apart = 1.02**steps * x
             panel.errorbar(
                 apart,
-                points["mean"],
-                yerr=ends,
-                label=plain(label) if len(points) else None,
-                **style,
+                mean,
+                yerr=[mean - low, high - mean],
+                label=plain(label) if shown else None,
+                color=colour,
+                marker=_MARKERS[index % len(_MARKERS)],
+                markersize=5,
+                capsize=3,
             )
         panel.set_title(metric)
         panel.set_xlabel(figure.x_label)
