@@ -64,18 +64,13 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Share:
-    """A share with its interval at `LEVEL` (Wilson, 1927); None: there is nothing to share."""
+class SystemResult:
+    """The answers to a system: its share of the votes, or of no, with the interval at `LEVEL`
+    (Wilson, 1927); None: there is nothing to share."""
 
     share: float | None = None
     low: float | None = None
     high: float | None = None
-
-
-@dataclass(frozen=True)
-class SystemResult(Share):
-    """The answers to a system: its share of the votes, or of no."""
-
     votes: OfOneKind[int] = None
     no: OfOneKind[int] = None
     yes: OfOneKind[int] = None
@@ -119,9 +114,7 @@ def analyse(sheets: Sheets, collected: Collected) -> StudyResult:
     """Return the statistics of a study."""
     used = collected.used()
     if not used:
-        rules = ", ".join(
-            f"{rule} {count}" for rule, count in collected.excluded().items() if count
-        )
+        rules = collected.left_out()
         raise DataError(f"study {sheets.name!r}: no rater is left; left out by rule: {rules}")
     rated: dict[str, list[tuple[Item, str]]] = defaultdict(list)  # by setup or question
     for rater in used:
@@ -164,10 +157,8 @@ def _votes(study: Study, setup: Setup, rated: Rated) -> BlockResult:
             equal.add(item.image_id)
     systems = {}
     for system in study.systems:
-        of_all = share(counts[system.id], len(rated))
-        systems[system.id] = SystemResult(
-            of_all.share, of_all.low, of_all.high, votes=counts[system.id]
-        )
+        count = counts[system.id]
+        systems[system.id] = replace(share(count, len(rated)), votes=count)
     agreed = agreement(list(votes.values()), list(systems))
     return BlockResult(
         id=setup.id,
@@ -197,8 +188,7 @@ def _answers(study: Study, question: Question, rated: Rated) -> BlockResult:
     for each in study.systems:
         no = counts[each.id, "no"]
         yes = counts[each.id, "yes"]
-        of_all = share(no, no + yes)
-        systems[each.id] = SystemResult(of_all.share, of_all.low, of_all.high, no=no, yes=yes)
+        systems[each.id] = replace(share(no, no + yes), no=no, yes=yes)
         if not each.reference:
             models.append([no, yes])
     agreed = agreement(list(ratings.values()), YES_NO)
@@ -240,14 +230,14 @@ def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> Agree
     )
 
 
-def share(count: int, total: int) -> Share:
+def share(count: int, total: int) -> SystemResult:
     """Return a share and its interval."""
     from statsmodels.stats.proportion import proportion_confint
 
     if total == 0:
-        return Share()
+        return SystemResult()
     low, high = proportion_confint(count, total, alpha=1 - LEVEL, method="wilson")
-    return Share(count / total, float(low), float(high))
+    return SystemResult(count / total, float(low), float(high))
 
 
 def equal_shares(counts: Sequence[int]) -> ChiSquare:
@@ -275,15 +265,14 @@ def _multinomial(counts: Sequence[int]) -> float:
     # votes cast for the systems so far, and the sum of their squares -> number of ways
     ways = Counter({(0, 0): 1})
     for _ in counts:
-        before, ways = ways, Counter[tuple[int, int]]()
-        for (cast, squares), number in before.items():
+        more = Counter[tuple[int, int]]()
+        for (cast, squares), number in ways.items():
             for votes in range(total - cast + 1):
-                ways[cast + votes, squares + votes**2] += number * math.comb(total - cast, votes)
+                more[cast + votes, squares + votes**2] += number * math.comb(total - cast, votes)
+        ways = more
     least = sum(count**2 for count in counts)
-    return (
-        sum(n for (cast, squares), n in ways.items() if cast == total and squares >= least)
-        / len(counts) ** total
-    )
+    as_large = sum(n for (cast, squares), n in ways.items() if cast == total and squares >= least)
+    return as_large / len(counts) ** total
 
 
 def equal_answers(counts: Sequence[Sequence[int]]) -> ChiSquare:
@@ -300,14 +289,18 @@ def equal_answers(counts: Sequence[Sequence[int]]) -> ChiSquare:
     if len(table) < 2 or not (table.sum(0).all() and table.sum(1).all()):
         return ChiSquare(reason="all answers are equal, or a system has none")
     result = chi2_contingency(table, correction=False)
-    p, p_by, expected = result.pvalue, PEARSON, result.expected_freq
+    p = result.pvalue
+    p_by = PEARSON
+    expected = result.expected_freq
     if expected.min() < LEAST and table.shape == (2, 2):
-        p, p_by = fisher_exact(table)[1], "Fisher's exact test"
+        p = fisher_exact(table)[1]
+        p_by = "Fisher's exact test"
     elif expected.min() < LEAST:
         sample = random_table(table.sum(1), table.sum(0), seed=0).rvs(DRAWS)
         # rounding aside
         larger = ((sample - expected) ** 2 / expected).sum((1, 2)) >= result.statistic * (1 - 1e-9)
-        p, p_by = (1 + larger.sum()) / (1 + DRAWS), f"{DRAWS:,} random tables"
+        p = (1 + larger.sum()) / (1 + DRAWS)
+        p_by = f"{DRAWS:,} random tables"
     return _test(result.statistic, p, result.dof, int(table.sum()), p_by)
 
 
@@ -331,7 +324,8 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> str:
     answers = study.images * study.raters * (1 if preference else models)
     # Of questions, a table of models x (no, yes) has as many degrees
     # of freedom as a goodness of fit of as many bins.
-    test, design = GofChisquarePower(), {"n_bins": models, "alpha": ALPHA}
+    test = GofChisquarePower()
+    design = {"n_bins": models, "alpha": ALPHA}
     smallest = test.solve_power(effect_size=None, power=POWER, nobs=answers, **design)
     lines = [
         f"{answers} answers per {'setup' if preference else 'question'}, counted as independent; "

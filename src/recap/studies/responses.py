@@ -84,6 +84,11 @@ class Collected(Strict):
         counts = Counter(rater.excluded for rater in self.raters)
         return {rule: counts[rule] for rule in RULES}
 
+    def left_out(self) -> str:
+        """Return the rules that leave raters out, with how many; "": none does."""
+        counts = self.excluded().items()
+        return ", ".join(f"{rule} {count}" for rule, count in counts if count)
+
     def used(self) -> list[Rater]:
         """Return the raters that count."""
         return [rater for rater in self.raters if not rater.excluded]
@@ -297,14 +302,10 @@ def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> C
     checksums.record(out)
     for reason in collected.refused:
         log.warning(f"refused: {reason}")
-    left_out = (
-        ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count)
-        or "none"
-    )
     mark = "SIMULATED responses: " if collected.simulated else ""
     log.info(
         f"{mark}{counted(len(collected.raters), 'rater')}, {len(collected.used())} used, left out "
-        f"by rule: {left_out}; {counted(collected.duplicates, 'duplicate')}, {collected.replaced} "
+        f"by rule: {collected.left_out() or 'none'}; {counted(collected.duplicates, 'duplicate')}, {collected.replaced} "
         f"replaced, {collected.ignored} ignored, {len(collected.refused)} refused -> {out}"
     )
     return collected

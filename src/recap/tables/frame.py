@@ -6,8 +6,7 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 from recap.core.errors import RecapError
@@ -23,7 +22,6 @@ from recap.settings.tables import (
     column_info,
     heading,
 )
-from recap.statistics.comparison import UNITS
 from recap.statistics.results import CellResult, Comparison, NoComparison, RowResult, TableResult
 from recap.tables.text import ended, number_text, plain
 
@@ -40,30 +38,45 @@ _OF_TESTS = {
 Value = str | float | None  # of a CSV
 
 
-@dataclass
-class Footnotes:
-    """What is to say of the numbers of a cell; "" is nothing."""
-
-    mean: str = ""
-    difference: str = ""
-    p: dict[str, str] = field(default_factory=dict)  #: by the unit of the test
-    printed: str = ""
-    printed_p: str = ""
-    row: str = ""  #: of all printed numbers of the row
-
-
 @dataclass(frozen=True)
 class FrameCell:
-    """One column of a row; ``mean``, ``sd`` and ``difference`` are on the scale of tables."""
+    """One column of a row: its numbers on the scale of tables, and what is to say of them."""
 
+    part: str
+    row: RowResult
     metric: str
-    result: CellResult
-    mean: float | None
-    sd: float | None
-    difference: float | None
-    printed_p: float | None
-    best: bool  #: of the rows that were run
-    notes: Footnotes
+    best_mean: str | None  #: text of the best mean of the column
+
+    @property
+    def result(self) -> CellResult:
+        """The cell of the statistics."""
+        return self.row.cells[self.metric]
+
+    @property
+    def digits(self) -> int:
+        """Decimal places of a mean."""
+        return int(column_info(self.metric).digits)
+
+    def scaled(self, value: float | None) -> float | None:
+        """Return a number of the statistics on the scale of tables: 57, not 56.99999999999999."""
+        return None if value is None else round(column_info(self.metric).scale * value, 9)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean over runs."""
+        return self.scaled(self.result.mean)
+
+    @property
+    def best(self) -> bool:
+        """Whether it is the best of the rows that were run, or rounds to it."""
+        run = self.part in ("rows", "selected") and self.mean is not None
+        return run and number_text(self.mean, self.digits) == self.best_mean
+
+    @property
+    def difference(self) -> float | None:
+        """The difference to the baseline row."""
+        comparison = self.result.comparison
+        return self.scaled(comparison.difference) if comparison else None
 
     @property
     def mark(self) -> int:
@@ -75,6 +88,63 @@ class FrameCell:
         comparison = self.result.comparison
         return comparison.tests[unit].p_holm if isinstance(comparison, Comparison) else None
 
+    @property
+    def not_run(self) -> str:
+        """Why it has no mean, or one of fewer runs."""
+        name = heading(self.metric)
+        reason = plain(self.result.reason or "")
+        if self.part in PRINTED:
+            return ""
+        if self.result.mean is None:
+            return f"{name} was not run: {reason}."
+        return f"Not all seeds have {name}: {reason}." if reason else ""
+
+    @property
+    def not_compared(self) -> str:
+        """Why it is not compared with the baseline row."""
+        comparison = self.result.comparison
+        if not isinstance(comparison, NoComparison):
+            return ""
+        if self.result.mean is None:
+            return self.not_run
+        return f"No comparison: {plain(comparison.reason)}."
+
+    def not_tested(self, unit: str) -> str:
+        """Return why the test over a unit has no p."""
+        comparison = self.result.comparison
+        if isinstance(comparison, Comparison):
+            test = comparison.tests[unit]
+            return f"No test: {plain(test.reason or '')}." if test.p_holm is None else ""
+        return self.not_compared
+
+    @property
+    def doubt(self) -> str:
+        """What is doubtful about the printed number."""
+        return _doubt(self.row, self.metric, heading(self.metric))
+
+    @property
+    def printed_p(self) -> float | None:
+        """The p that the paper prints."""
+        return self.row.printed_p.get(self.metric)
+
+    @property
+    def printed_p_note(self) -> str:
+        """The tests that give the printed p for the printed gain at a usual spread."""
+        units = self.row.p_fits.get(self.metric)
+        if units is None:
+            return ""
+        if not units:
+            return (
+                f"No t-test over {', '.join(P_UNITS.values())} explains this printed p: each needs "
+                "an unusual spread."
+            )
+        tests = " or over ".join(P_UNITS[unit] for unit in units)
+        return f"A t-test over {tests} explains this printed p: it gives it at a usual spread."
+
+
+def _doubt(row: RowResult, key: str, what: str) -> str:
+    return f"Doubt about the printed {what}: {ended(row.doubt[key])}" if key in row.doubt else ""
+
 
 @dataclass(frozen=True)
 class FrameRow:
@@ -82,8 +152,6 @@ class FrameRow:
 
     part: str  #: quoted, not_run, rows, selected or outside
     result: RowResult
-    label: str
-    note: str
     not_run: str
     cells: list[FrameCell]
 
@@ -91,6 +159,17 @@ class FrameRow:
     def printed(self) -> bool:
         """Whether the paper's numbers alone are shown."""
         return self.part in PRINTED
+
+    @property
+    def label(self) -> str:
+        """The label on one line."""
+        return plain(self.result.label)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is doubtful about all printed numbers of the row, and its own note."""
+        note = self.result.note
+        return _doubt(self.result, WHOLE_ROW, "row"), ended(note) if note else ""
 
 
 @dataclass(frozen=True)
@@ -143,14 +222,13 @@ def table_frame(table: Table, statistics: TableResult) -> Frame:
         )
     reasons = {row.id: row.reason for row in statistics.not_run}
     best = {column: _best(statistics.rows, column) for column in table.columns}
-    tested = bool(statistics.family.made)
     rows = []
     for part, of_part in parts.items():
         for row in of_part:
-            cells = [_cell(part, row, column, best[column], tested) for column in table.columns]
             not_run = reasons.get(row.id, "") if part in PRINTED else _not_run(row)
-            note = ended(row.note) if row.note else ""
-            rows.append(FrameRow(part, row, plain(row.label), note, not_run, cells))
+            rows.append(FrameRow(part, row, not_run, []))
+            for column in table.columns:
+                rows[-1].cells.append(FrameCell(part, row, column, best[column]))
     return Frame(table, statistics, rows)
 
 
@@ -174,38 +252,13 @@ def _best(rows: list[RowResult], column: str) -> str | None:
     """Return the best mean of a column as text,
     where two rows or more have one, of two runs or more."""
     info = column_info(column)
-    means = []
-    fewest = 2
-    for row in rows:
-        mean = _scaled(row.cells[column].mean, info.scale)
-        if mean is not None:
-            means.append(mean)
-            fewest = min(fewest, row.cells[column].n)
-    if column in RUN_COLUMNS or len(means) < 2 or fewest < 2:
+    cells = [row.cells[column] for row in rows]
+    means = [cell.mean for cell in cells if cell.mean is not None]
+    single = any(cell.n == 1 for cell in cells)
+    if column in RUN_COLUMNS or len(means) < 2 or single:
         return None
-    return number_text(max(means) if info.higher_is_better else min(means), info.digits)
-
-
-def _cell(part: str, row: RowResult, column: str, best: str | None, tested: bool) -> FrameCell:
-    """Return one column of one row."""
-    cell = row.cells[column]
-    info = column_info(column)
-    mean = _scaled(cell.mean, info.scale)
-    candidate = part in ("rows", "selected") and mean is not None
-    return FrameCell(
-        metric=column,
-        result=cell,
-        mean=mean,
-        sd=_scaled(cell.sd, info.scale),
-        difference=_scaled(cell.comparison.difference, info.scale) if cell.comparison else None,
-        printed_p=row.printed_p.get(column),
-        best=candidate and number_text(mean, info.digits) == best,
-        notes=_footnotes(part, row, column, tested),
-    )
-
-
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else round(scale * value, 9)  # 57, not 56.99999999999999
+    best = max(means) if info.higher_is_better else min(means)
+    return number_text(round(info.scale * best, 9), info.digits)
 
 
 def minus_quoted(row: RowResult, cell: FrameCell) -> float | None:
@@ -220,50 +273,6 @@ def minus_quoted(row: RowResult, cell: FrameCell) -> float | None:
     return round(column_info(cell.metric).scale * mean - printed, 9)
 
 
-def _footnotes(part: str, row: RowResult, column: str, tested: bool) -> Footnotes:
-    """Return why a cell lacks its mean, difference or p, and what is to say of the print."""
-    name = heading(column)
-    notes = Footnotes()
-    if part not in PRINTED:
-        _say_what_lacks(notes, row.cells[column], name, tested)
-    if column in row.doubt:
-        notes.printed = f"Doubt about the printed {name}: {ended(row.doubt[column])}"
-    if WHOLE_ROW in row.doubt:
-        notes.row = f"Doubt about the printed row: {ended(row.doubt[WHOLE_ROW])}"
-    if column in row.p_fits:
-        notes.printed_p = _explained(row.p_fits[column])
-    return notes
-
-
-def _say_what_lacks(notes: Footnotes, cell: CellResult, name: str, tested: bool) -> None:
-    """Add why a cell of ours lacks its mean, difference or p."""
-    reason = plain(cell.reason or "")
-    if cell.mean is None:
-        notes.mean = f"{name} was not run: {reason}."
-    elif reason:
-        notes.mean = f"Not all seeds have {name}: {reason}."
-    comparison = cell.comparison
-    if isinstance(comparison, NoComparison):
-        why = notes.mean if cell.mean is None else f"No comparison: {plain(comparison.reason)}."
-        notes.difference = why if comparison.difference is None else ""
-        notes.p = dict.fromkeys(UNITS, why) if tested else {}
-    elif comparison and tested:
-        for unit, test in comparison.tests.items():
-            if test.p_holm is None:
-                notes.p[unit] = f"No test: {plain(test.reason or '')}."
-
-
-def _explained(units: Sequence[str]) -> str:
-    """Return the tests that give a printed p for the printed gain at a usual spread."""
-    if not units:
-        return (
-            f"No t-test over {', '.join(P_UNITS.values())} explains this printed p: each needs an "
-            "unusual spread."
-        )
-    tests = " or over ".join(P_UNITS[unit] for unit in units)
-    return f"A t-test over {tests} explains this printed p: it gives it at a usual spread."
-
-
 def from_outside(row: RowResult) -> str:
     """Return what a row is called that is not trained here."""
     return "released weights" if row.released else "captions from outside"
@@ -275,7 +284,6 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
     number = cell.result
     comparison = number.comparison
     ours = not row.printed
-    scale = column_info(cell.metric).scale
     line: dict[str, Value] = {
         "table": statistics.table,
         "scale": ("paper" if result.as_printed else "other") if ours else None,
@@ -290,10 +298,10 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
         "stage": result.stage,
         "metric": cell.metric,
         "mean": cell.mean,
-        "sd": cell.sd,
+        "sd": cell.scaled(number.sd),
         "n": number.n if ours else None,
         "seeds": " ".join(number.values) or None,
-        "values": " ".join(repr(_scaled(each, scale)) for each in number.values.values()) or None,
+        "values": " ".join(repr(cell.scaled(each)) for each in number.values.values()) or None,
         "best": int(cell.best),
         "source": number.source,
         "printed": number.printed_percent,
@@ -308,9 +316,9 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
         test = getattr(comparison, key, None)
         for name in names:
             value = getattr(test, name, None)
-            line[f"{key}_{name}"] = _scaled(value, scale) if name in _SCALED else value
+            line[f"{key}_{name}"] = cell.scaled(value) if name in _SCALED else value
     line["printed_p"] = cell.printed_p
-    line["doubt"] = cell.notes.printed or cell.notes.row or None
+    line["doubt"] = cell.doubt or row.notes[0] or None
     line["reason"] = _reasons(row, number)
     line["signature"] = " ; ".join(sorted(set(result.signatures.values()))) if ours else None
     if row.part == "quoted":

@@ -9,7 +9,7 @@ from dataclasses import replace
 from recap.core.files import cell as csv_cell
 from recap.core.files import csv_text
 from recap.settings.metrics import server_names
-from recap.settings.tables import RUN_COLUMNS, column_info, heading
+from recap.settings.tables import RUN_COLUMNS, heading
 from recap.tables import notes
 from recap.tables.frame import Frame, FrameCell, FrameRow, from_outside
 from recap.tables.text import (
@@ -31,16 +31,15 @@ _SHORT = {"METEOR": "M", "ROUGE-L": "R", "CIDEr": "C", "SPICE": "S"}
 
 def _ours(cell: FrameCell, *, printed: str = "", note: str = "") -> Cell:
     """Return the cell of a mean of ours."""
-    digits = column_info(cell.metric).digits
-    sd = "" if cell.sd is None else number_text(cell.sd, digits)
-    mean = number_text(cell.mean, digits)
+    spread = cell.scaled(cell.result.sd)
+    sd = "" if spread is None else number_text(spread, cell.digits)
+    mean = number_text(cell.mean, cell.digits)
     return Cell(mean, sd, printed, best=cell.best, dagger=bool(cell.mark), note=note)
 
 
 def _printed(cell: FrameCell, sd: str = "") -> Cell:
     """Return the cell of a number of the paper, with the doubt about it."""
-    number = number_text(cell.result.printed_percent, column_info(cell.metric).digits)
-    return Cell(number, sd, note=cell.notes.printed)
+    return Cell(number_text(cell.result.printed_percent, cell.digits), sd, note=cell.doubt)
 
 
 def paper_table(frame: Frame) -> TextTable:
@@ -115,8 +114,7 @@ def _paper_line(row: FrameRow) -> Line:
         note = f"Scored by {scorers}."
         tag = f"scored by {scorers}"
         source = f"run, scored by {scorers}"
-    remarks = (row.cells[0].notes.row, row.note, note)
-    return Line(row.label, texts, remarks, tag, source, row.printed)
+    return Line(row.label, texts, (*row.notes, note), tag, source, row.printed)
 
 
 def _sources(row: FrameRow) -> list[str]:
@@ -178,7 +176,7 @@ def _block(row: FrameRow, frame: Frame) -> Block:
     for cell in cells:
         spread = cell.result.printed_sd_percent
         printed.append(_printed(cell, "" if spread is None else f"{spread:g}"))
-    compared = [Line("printed", printed, (cells[0].notes.row,)), *_compared(row, frame)]
+    compared = [Line("printed", printed, row.notes[:1]), *_compared(row, frame)]
     lines += [line for line in compared if set(line.cells) != {Cell()}]
     baseline = not row.printed and row.result.id == frame.statistics.baseline
     origins = {
@@ -196,13 +194,13 @@ def _compared(row: FrameRow, frame: Frame) -> list[Line]:
     to_baseline = []
     printed_p = []
     for cell in row.cells:
-        digits = column_info(cell.metric).digits
-        more = number_text(cell.result.difference_to_printed_percent, digits, signed=True)
+        more = number_text(cell.result.difference_to_printed_percent, cell.digits, signed=True)
         to_print.append(Cell(more))
-        more = number_text(cell.difference, digits + 1, signed=True)
-        to_baseline.append(Cell(more, note=cell.notes.difference))
+        more = number_text(cell.difference, cell.digits + 1, signed=True)
+        note = cell.not_compared if cell.difference is None else ""
+        to_baseline.append(Cell(more, note=note))
         p = NONE if cell.printed_p is None else str(cell.printed_p)
-        printed_p.append(Cell(p, note=cell.notes.printed_p))
+        printed_p.append(Cell(p, note=cell.printed_p_note))
     if row.not_run:
         return [Line("p, printed", printed_p)]
     outside = row.part == "outside"
@@ -214,7 +212,8 @@ def _compared(row: FrameRow, frame: Frame) -> list[Line]:
     for unit in ["images"] if outside else frame.statistics.family.units:
         cells = []
         for cell in row.cells:
-            cells.append(Cell(p_text(cell.p_holm(unit)), note=cell.notes.p.get(unit, "")))
+            note = cell.not_tested(unit) if frame.statistics.family.made else ""
+            cells.append(Cell(p_text(cell.p_holm(unit)), note=note))
         lines.append(Line(f"p, {unit} (Holm)", cells))
     return lines
 
@@ -224,11 +223,11 @@ def _line_of_ours(row: FrameRow) -> Line:
     counts = {cell.result.n for cell in row.cells if cell.result.n}
     texts = []
     for cell in row.cells:
-        text = _ours(cell, note=cell.notes.mean)
+        text = _ours(cell, note=cell.not_run)
         if len(counts) != 1 and cell.mean is not None:
             text = replace(text, text=f"{text.text} ({cell.result.n})")
         texts.append(text)
     kind = ", ".join(["scored here" if row.part == "outside" else "ours", *_sources(row)])
     if row.part != "outside":
         kind += f" (n = {counts.pop()})" if len(counts) == 1 else " (n)"
-    return Line(kind, texts, (row.note,))
+    return Line(kind, texts, row.notes[1:])
