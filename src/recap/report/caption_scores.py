@@ -23,7 +23,17 @@ from recap.statistics.comparison import LEVEL, compare_rows, correct, percentile
 from recap.statistics.results import Comparison, Paired, WhereAny
 from recap.statistics.scores import FILE, RowScores, check_comparable
 from recap.tables.formats import latex_table, markdown_table
-from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
+from recap.tables.text import (
+    NONE,
+    Block,
+    Cell,
+    Line,
+    TextTable,
+    columns_of,
+    number_text,
+    p_text,
+    plain,
+)
 
 _INTERVAL = f"{100 * LEVEL:.0f} % interval"
 _KINDS = ("score", "image mean", _INTERVAL, "minus first", "p, images (Holm)")
@@ -211,7 +221,7 @@ def table_text(result: ScoreTable, form: str) -> str:
                 scored.add(name)
     names = [name for name in asked if name in scored] or asked
     title = f"Captions of {result.dataset}, {result.split}, {result.images:,} images"
-    table = TextTable(title, "", [(name, name) for name in names])
+    table = TextTable(title, "", columns_of(names))
     table.legend = [f"The {_INTERVAL} is of the image mean, by bootstrap over images."]
     if result.comparisons:
         table.legend.append(

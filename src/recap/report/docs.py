@@ -19,10 +19,10 @@ from recap.core.log import log
 from recap.plan.jobs import curve_runs, planned_claims, run_spec
 from recap.plan.paths import Paths
 from recap.plan.profiles import named_plan
-from recap.plan.run import Run, row_runs, series_of
+from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.report.figures import Curves, write_curves
-from recap.report.page import shown_table
+from recap.report.page import by_series, shown_table
 from recap.report.published import (
     PUBLISHED,
     Header,
@@ -37,7 +37,7 @@ from recap.settings.versions import entry_of, list_of, read_versions
 from recap.statistics.claims import NOT_RUN, judge_claims
 from recap.tables.claims import claim_line
 from recap.tables.formats import markdown_table, markdown_text
-from recap.tables.text import Block, Cell, Line, TextTable, plain
+from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
 
 PROSE, IMAGES = "prose", "images"  # folders below that of the pages
 PAGES = "pages.json"  # the scales of each page, for `recap report check`
@@ -49,11 +49,13 @@ _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
 def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
     """Write ``<name>.md`` from ``published/`` beside it: a section per scale, with a figure."""
-    page, pages = into / f"{name}.md", into / PAGES
+    page = into / f"{name}.md"
+    pages = into / PAGES
     others = read_json(pages, dict[str, list[str]]) if pages.is_file() else {}
     write_json(pages, others | {name: [plan.profile.scale for plan in plans if plan.profile.scale]})
     write_text(page, docs_page(name, plans, into, into / IMAGES))
-    if (readme := readme_of(into)).is_file():
+    readme = readme_of(into)
+    if readme.is_file():
         write_text(readme, with_tables(readme.read_text(encoding="utf-8"), into))
     log.info(f"{page}: {counted(len(plans), 'scale')}")
     return page
@@ -101,7 +103,8 @@ def _section(
     plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path
 ) -> Iterator[str]:
     """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, gaps."""
-    results, name = Path(Paths(copy).results), plan.profile.name
+    results = Path(Paths(copy).results)
+    name = plan.profile.name
     behind: dict[str, Training] = {}
     for header in headers.values():
         behind |= {training.path: training for training in header.trainings}
@@ -195,15 +198,14 @@ def _took(trainings: Collection[Training]) -> tuple[float, str]:
 
 def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
     """Return a line for each training stage of a row: its seeds, core hours, and days."""
-    series, lines, labels = dict[str, list[Run]](), list[Line](), plan.short_labels(runs)
-    for run in runs:
-        series.setdefault(series_of(run.path), []).append(run)
-    for key in sorted(series, key=list(labels).index):
+    lines = []
+    series = by_series(runs)
+    for key, label in plan.short_labels(runs).items():
         hours, days = _took([behind[run.path] for run in series[key]])
         seeds = ", ".join(str(run.seed) for run in series[key])
         texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{hours:.2f}", days]
-        lines.append(Line(plain(labels[key]), list(map(Cell, texts))))
-    table = TextTable("Runs", "", [(name, name) for name in _COLUMNS], "paper", [Block("", lines)])
+        lines.append(Line(plain(label), list(map(Cell, texts))))
+    table = TextTable("Runs", "", columns_of(_COLUMNS), "paper", [Block("", lines)])
     table.notes = ["Core hours: by the clock, with validations, times threads."]
     return table
 
@@ -270,27 +272,34 @@ def changed_pages(into: Path, params: Path) -> Iterator[str]:
     Yield a sentence for each that differs, or is of other settings.
     """
     for name, scales in read_json(into / PAGES, dict[str, list[str]]).items():
-        page = into / f"{name}.md"
-        with reading(page, missing="make it again", damaged="make it again"):
-            text = page.read_text(encoding="utf-8")
-        plans = [named_plan(params, name, scale=scale) for scale in scales or [None]]
-        for plan in plans:
-            yield from changed_settings(plan, into)
-        with TemporaryDirectory(prefix="recap-pages-") as images:
-            again = docs_page(name, plans, into, Path(images)).splitlines()
-            # Bytes of figures differ between versions of Matplotlib.
-            figures = [file.name for file in Path(images).iterdir()]
-        for file in figures:
-            if not (into / IMAGES / file).is_file():
-                yield f"{page}: has no figure {IMAGES}/{file}; make the page again"
-        for line, (before, now) in enumerate(zip_longest(text.splitlines(), again), 1):
-            if before != now:
-                yield (
-                    f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; "
-                    "make the page again"
-                )
-                break
-    if (readme := readme_of(into)).is_file() and with_tables(
-        text := readme.read_text(encoding="utf-8"), into
-    ) != text:
-        yield f"{readme}: has another table than the page that it names; make the page again"
+        yield from _changed_page(name, scales or [None], into, params)
+    readme = readme_of(into)
+    if readme.is_file():
+        text = readme.read_text(encoding="utf-8")
+        if with_tables(text, into) != text:
+            yield f"{readme}: has another table than the page that it names; make the page again"
+
+
+def _changed_page(
+    name: str, scales: Sequence[str | None], into: Path, params: Path
+) -> Iterator[str]:
+    page = into / f"{name}.md"
+    with reading(page, missing="make it again", damaged="make it again"):
+        text = page.read_text(encoding="utf-8")
+    plans = [named_plan(params, name, scale=scale) for scale in scales]
+    for plan in plans:
+        yield from changed_settings(plan, into)
+    with TemporaryDirectory(prefix="recap-pages-") as images:
+        again = docs_page(name, plans, into, Path(images)).splitlines()
+        # Bytes of figures differ between versions of Matplotlib.
+        figures = [file.name for file in Path(images).iterdir()]
+    for file in figures:
+        if not (into / IMAGES / file).is_file():
+            yield f"{page}: has no figure {IMAGES}/{file}; make the page again"
+    for line, (before, now) in enumerate(zip_longest(text.splitlines(), again), 1):
+        if before != now:
+            yield (
+                f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; "
+                "make the page again"
+            )
+            return

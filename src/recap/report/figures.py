@@ -7,7 +7,7 @@ Axes and numbers are in percent, as in tables.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import fill
@@ -35,7 +35,6 @@ from recap.tables.colours import COLOURS, colour_of
 from recap.tables.text import plain
 
 CURVE_COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
-SWEEP_COLUMNS = ("metric", "line", "x", "mean", "low", "high", "runs")
 _READ = ("epoch", "loss", "val_cider_d")
 _SCALE = 100  # of validation CIDEr-D, as in tables
 _SECOND = "scst"
@@ -156,28 +155,28 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
     tables: set[str] = set()
     for line in figure.lines:
         tables |= {point.table for point in line.points}
-    for table in sorted(tables):
+    for table in tables:
         file = statistics / f"{table}.json"
         check(file)
         rows |= {(table, row.id): row for row in read_json(file, TableResult).rows}
     points = list(_points(figure, rows))
     _draw_sweep(figure, points, png)
     lines = [map(cell, astuple(point)) for point in points]
-    write_text(out, csv_text([SWEEP_COLUMNS, *lines]))
+    write_text(out, csv_text([SweepPoint.__annotations__, *lines]))
     record(out)
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """A metric of a row at a value of the axis: a line of the CSV (`SWEEP_COLUMNS`)."""
+    """A metric of a row at a value of the axis: a line of the CSV."""
 
     metric: str
     line: str
     x: float
-    mean: float | None = None  #: over the runs
-    low: float | None = None  #: of the t interval of the mean; None of one run
-    high: float | None = None
-    runs: int = 0
+    mean: float | None  #: over the runs
+    low: float | None  #: of the t interval of the mean; None of one run
+    high: float | None
+    runs: int
 
 
 def _points(figure: Figure, rows: Mapping[tuple[str, str], RowResult]) -> Iterator[SweepPoint]:
@@ -193,19 +192,19 @@ def _points(figure: Figure, rows: Mapping[tuple[str, str], RowResult]) -> Iterat
                         "both"
                     )
                 values = [scale * value for value in row.cells[metric].values.values()]
-                yield _point(SweepPoint(metric, plain(line.label), point.x), values)
+                mean = fmean(values) if values else None
+                low, high = _interval(values)
+                label = plain(line.label)
+                yield SweepPoint(metric, label, point.x, mean, low, high, len(values))
 
 
-def _point(point: SweepPoint, values: list[float]) -> SweepPoint:
-    """Return a point with the mean over its runs, and the t interval of the mean."""
+def _interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the t interval of the mean over the runs; of one run there is none."""
     count = len(values)
-    if not values:
-        return point
-    mean = fmean(values)
-    if count == 1:
-        return replace(point, mean=mean, runs=count)
+    if count < 2:
+        return None, None
     half = float(stats.t.ppf((1 + _LEVEL) / 2, count - 1)) * stdev(values) / count**0.5
-    return replace(point, mean=mean, low=mean - half, high=mean + half, runs=count)
+    return fmean(values) - half, fmean(values) + half
 
 
 def _draw_sweep(figure: Figure, points: Sequence[SweepPoint], png: Path) -> None:
@@ -222,42 +221,46 @@ def _draw_sweep(figure: Figure, points: Sequence[SweepPoint], png: Path) -> None
     size = 4.2 * across + 1.8, 3.4 * down + 0.9 + 0.18 * (1 + heading.count("\n"))
     drawing = Drawing(figsize=size, dpi=150, layout="constrained")
     panels = drawing.subplots(down, across, squeeze=False)
-    colours = colour_of(line.label for line in figure.lines)
-    ticks = sorted({point.x for point in points})
     for panel, metric in zip(panels.flat, figure.metrics, strict=False):
-        for index, (label, colour) in enumerate(colours.items()):
-            shown = []
-            for point in points:
-                if point.metric == metric and point.line == plain(label) and point.runs:
-                    shown.append([point.x, point.mean, point.low, point.high])
-            x, mean, low, high = np.array(shown, float).reshape(-1, 4).T  # None is NaN
-            # Lines stand a little apart, so that no bar hides another.
-            steps = index - (len(colours) - 1) / 2
-            apart = x + 0.008 * steps * (ticks[-1] - ticks[0])
-            if figure.logarithmic:
-                apart = 1.02**steps * x
-            panel.errorbar(
-                apart,
-                mean,
-                yerr=[mean - low, high - mean],
-                label=plain(label) if shown else None,
-                color=colour,
-                marker=_MARKERS[index % len(_MARKERS)],
-                markersize=5,
-                capsize=3,
-            )
-        panel.set_title(metric)
-        panel.set_xlabel(figure.x_label)
-        panel.grid(alpha=0.3)
-        if figure.logarithmic:
-            panel.set_xscale("log")
-            panel.minorticks_off()
-        panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        _draw_panel(panel, figure, metric, [each for each in points if each.metric == metric])
     for panel in panels.flat[len(figure.metrics) :]:
         panel.set_axis_off()
     # Labels and titles come from files: a dollar sign is one.
     drawing.suptitle(heading, fontsize=10, wrap=True).set_parse_math(False)
     _save(drawing, panels.flat[0], 2 * across, png)
+
+
+def _draw_panel(panel: Axes, figure: Figure, metric: str, points: Sequence[SweepPoint]) -> None:
+    colours = colour_of(line.label for line in figure.lines)
+    ticks = sorted({point.x for point in points})
+    for index, (label, colour) in enumerate(colours.items()):
+        shown = []
+        for point in points:
+            if point.line == plain(label) and point.runs:
+                shown.append([point.x, point.mean, point.low, point.high])
+        x, mean, low, high = np.array(shown, float).reshape(-1, 4).T  # None is NaN
+        # Lines stand a little apart, so that no bar hides another.
+        steps = index - (len(colours) - 1) / 2
+        apart = x + 0.008 * steps * (ticks[-1] - ticks[0])
+        if figure.logarithmic:
+            apart = 1.02**steps * x
+        panel.errorbar(
+            apart,
+            mean,
+            yerr=[mean - low, high - mean],
+            label=plain(label) if shown else None,
+            color=colour,
+            marker=_MARKERS[index % len(_MARKERS)],
+            markersize=5,
+            capsize=3,
+        )
+    panel.set_title(metric)
+    panel.set_xlabel(figure.x_label)
+    panel.grid(alpha=0.3)
+    if figure.logarithmic:
+        panel.set_xscale("log")
+        panel.minorticks_off()
+    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
 
 
 def _save(drawing: Drawing, axes: Axes, columns: int, png: Path) -> None:

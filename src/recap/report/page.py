@@ -8,7 +8,7 @@ import platform
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
@@ -41,7 +41,7 @@ from recap.tables.claims import claims_table
 from recap.tables.formats import environment, latex_table
 from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_table
-from recap.tables.text import Block, Cell, Line, TextTable, plain
+from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
 
 _HOUR = 3600
 _COLUMNS = ("Stage", "Finished", "Planned", "Hours so far")
@@ -328,22 +328,27 @@ def progress(plan: RunPlan) -> Progress:
     return Progress(_cost(plan, trained, done), list(done.values()), complete, sentence)
 
 
+def by_series(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Return the runs of each series."""
+    series: dict[str, list[Run]] = {}
+    for run in runs:
+        series.setdefault(series_of(run.path), []).append(run)
+    return series
+
+
 def _cost(plan: RunPlan, trained: Sequence[Run], done: Mapping[Run, Trained]) -> TextTable:
     """Return the hours of finished trainings, a line for each stage of a row."""
     labels = plan.labels()
     order = list(labels.values())
-    series: dict[str, list[Run]] = {}
-    for run in sorted(
-        trained, key=lambda run: (order.index(labels[series_of(run.path)]), run.stage != "xe")
-    ):
-        series.setdefault(series_of(run.path), []).append(run)
     lines = []
-    for name, runs in series.items():
+    ordered = sorted(trained, key=lambda run: run.stage != "xe")
+    ordered.sort(key=lambda run: order.index(labels[series_of(run.path)]))
+    for name, runs in by_series(ordered).items():
         hours = [done[run].seconds / _HOUR for run in runs if run in done]
         texts = [runs[0].stage, str(len(hours)), str(len(runs)), f"{sum(hours):.2f}"]
         lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
     took = sum(each.seconds for each in done.values()) / _HOUR
-    cost = TextTable("Cost so far", "", [(name, name) for name in _COLUMNS], "paper")
+    cost = TextTable("Cost so far", "", columns_of(_COLUMNS), "paper")
     cost.legend = [f"The finished trainings took {took:,.2f} hours."]
     cost.blocks = [Block("", lines)]
     return cost

@@ -154,28 +154,26 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
     for path in paths:
         if not path.exists():
             raise MissingData(f"{path}: no such file or folder of responses")
-        files = (
-            sorted(file for file in path.iterdir() if file.suffix in ENDINGS)
-            if path.is_dir()
-            else [path]
-        )
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        files = [file for file in files if file.suffix in ENDINGS]
         if not files:
             raise DataError(f"{path}: holds no responses ({', '.join(ENDINGS)}); put them there")
         for file in files:
             with reading(file, damaged="restore it, or leave it out"):
                 if file.suffix == ".csv":
                     yield from _csv_responses(file, study)
-                elif file.suffix == ".json":
-                    content = parsed(file.read_bytes())
-                    if isinstance(content, list):  # of `recap study simulate`
-                        yield from (
-                            Submission(f"{file} response {n}", each)
-                            for n, each in enumerate(content, start=1)
-                        )
-                    else:
-                        yield Submission(str(file), content)
                 else:
-                    raise DataError(f"{file}: responses are {', '.join(ENDINGS)} files")
+                    yield from _json_responses(file)
+
+
+def _json_responses(path: Path) -> Iterator[Submission]:
+    """Yield the response of a page, or those of `recap study simulate`."""
+    content = parsed(path.read_bytes())
+    if not isinstance(content, list):
+        yield Submission(str(path), content)
+        return
+    for number, each in enumerate(content, start=1):
+        yield Submission(f"{path} response {number}", each)
 
 
 def parsed(content: bytes) -> Any:
@@ -305,8 +303,9 @@ def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> C
     mark = "SIMULATED responses: " if collected.simulated else ""
     log.info(
         f"{mark}{counted(len(collected.raters), 'rater')}, {len(collected.used())} used, left out "
-        f"by rule: {collected.left_out() or 'none'}; {counted(collected.duplicates, 'duplicate')}, {collected.replaced} "
-        f"replaced, {collected.ignored} ignored, {len(collected.refused)} refused -> {out}"
+        f"by rule: {collected.left_out() or 'none'}; "
+        f"{counted(collected.duplicates, 'duplicate')}, {collected.replaced} replaced, "
+        f"{collected.ignored} ignored, {len(collected.refused)} refused -> {out}"
     )
     return collected
 

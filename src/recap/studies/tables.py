@@ -15,7 +15,17 @@ from recap.studies.analysis import LEVEL, PEARSON, BlockResult, StudyResult, Sys
 from recap.studies.responses import RULES, read_collected
 from recap.studies.sheets import Sheets, read_sheets
 from recap.tables.formats import write_formats
-from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
+from recap.tables.text import (
+    NONE,
+    Block,
+    Cell,
+    Line,
+    TextTable,
+    columns_of,
+    number_text,
+    p_text,
+    plain,
+)
 
 INTERVAL = f"{LEVEL:.0%} interval"
 SIMULATED = "SIMULATED raters: no person answered, and nothing here says anything about the systems"
@@ -43,9 +53,7 @@ def study_table(sheets: Sheets, statistics: StudyResult) -> TextTable:
     study = sheets.study
     columns = study.setups if sheets.preference else study.systems
     labels = [plain(column.label) for column in columns]
-    content = TextTable(
-        plain(study.title), plain(sheets.scale), [(label, label) for label in labels]
-    )
+    content = TextTable(plain(study.title), plain(sheets.scale), columns_of(labels))
     if statistics.simulated:
         content.scale = f"{SIMULATED}. {content.scale}"
     fill = _votes if sheets.preference else _answers

@@ -283,10 +283,9 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
     result = row.result
     number = cell.result
     comparison = number.comparison
-    ours = not row.printed
     line: dict[str, Value] = {
         "table": statistics.table,
-        "scale": ("paper" if result.as_printed else "other") if ours else None,
+        "scale": None,
         "id": result.id,
         "label": row.label,
         "part": row.part,
@@ -299,7 +298,7 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
         "metric": cell.metric,
         "mean": cell.mean,
         "sd": cell.scaled(number.sd),
-        "n": number.n if ours else None,
+        "n": None,
         "seeds": " ".join(number.values) or None,
         "values": " ".join(repr(cell.scaled(each)) for each in number.values.values()) or None,
         "best": int(cell.best),
@@ -307,10 +306,10 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
         "printed": number.printed_percent,
         "printed_sd": number.printed_sd_percent,
         "difference_to_printed": number.difference_to_printed_percent,
-        "baseline": statistics.baseline if ours else None,
+        "baseline": None,
         "difference": cell.difference,
         "mark": comparison.mark if comparison else None,
-        "images": statistics.images if ours else None,
+        "images": None,
     }
     for key, names in _OF_TESTS.items():
         test = getattr(comparison, key, None)
@@ -320,7 +319,13 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
     line["printed_p"] = cell.printed_p
     line["doubt"] = cell.doubt or row.notes[0] or None
     line["reason"] = _reasons(row, number)
-    line["signature"] = " ; ".join(sorted(set(result.signatures.values()))) if ours else None
+    line["signature"] = None
+    if not row.printed:
+        line["scale"] = "paper" if result.as_printed else "other"
+        line["n"] = number.n
+        line["baseline"] = statistics.baseline
+        line["images"] = statistics.images
+        line["signature"] = " ; ".join(sorted(set(result.signatures.values())))
     if row.part == "quoted":
         for each in statistics.rows:
             line[f"difference_of_{each.id}"] = minus_quoted(each, cell)

@@ -18,6 +18,7 @@ from recap.tables.text import (
     Cell,
     Line,
     TextTable,
+    columns_of,
     ended,
     footnote_marks,
     number_text,
@@ -146,7 +147,7 @@ def paper_csv(table: TextTable) -> str:
 def full_table(frame: Frame) -> TextTable:
     """Return a block for each row with a line for each kind of number:
     ours, printed, differences, and every test."""
-    names = [(heading(column), heading(column)) for column in frame.table.columns]
+    names = columns_of(map(heading, frame.table.columns))
     table = TextTable(plain(frame.table.title), plain(frame.table.scale), names)
     table.blocks = [_block(row, frame) for row in frame.rows]
     table.footnotes = footnote_marks(table.lines)

@@ -38,6 +38,11 @@ def number_text(value: float | None, digits: int, *, signed: bool = False) -> st
     return f"{rounded:+.{digits}f}" if signed else f"{rounded:.{digits}f}"
 
 
+def columns_of(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return columns whose short names are the full ones."""
+    return [(name, name) for name in names]
+
+
 @dataclass(frozen=True)
 class Cell:
     """One cell: a number with its spread, its marks and the printed number."""
