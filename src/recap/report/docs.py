@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -52,13 +51,17 @@ def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
     page = into / f"{name}.md"
     pages = into / PAGES
     others = read_json(pages, dict[str, list[str]]) if pages.is_file() else {}
-    write_json(pages, others | {name: [plan.profile.scale for plan in plans if plan.profile.scale]})
+    write_json(pages, others | {name: _scales(plans)})
     write_text(page, docs_page(name, plans, into, into / IMAGES))
     readme = readme_of(into)
     if readme.is_file():
         write_text(readme, with_tables(readme.read_text(encoding="utf-8"), into))
     log.info(f"{page}: {counted(len(plans), 'scale')}")
     return page
+
+
+def _scales(plans: Sequence[RunPlan]) -> list[str]:
+    return [plan.profile.scale for plan in plans if plan.profile.scale]
 
 
 def readme_of(into: Path) -> Path:
@@ -80,20 +83,16 @@ def with_tables(text: str, into: Path) -> str:
 
 def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> str:
     """Return the text of a page, and write its figures into the folder ``images``."""
-    scales = [plan.profile.scale for plan in plans if plan.profile.scale]
-    words = ["--scale", *scales] if scales else []
-    command = " ".join(["recap report docs", name, *words, "--into", into.as_posix()])
+    scales = "".join(f" {scale}" for scale in _scales(plans))
+    words = f"{name} --scale{scales}" if scales else name
     made_by = (
-        f"Made by `{command}` from `{PUBLISHED}/` and `{PROSE}/`; `make results` checks it. A "
-        "change by hand is lost."
+        f"Made by `recap report docs {words} --into {into.as_posix()}` from `{PUBLISHED}/` and "
+        f"`{PROSE}/`; `make results` checks it. A change by hand is lost."
     )
     lines = [f"# Results of {name}", "", made_by, ""]
     for plan in plans:
-        lines += [
-            "",
-            f"## Scale {plan.profile.scale}" if plan.profile.scale else "## Without a scale",
-            "",
-        ]
+        scale = plan.profile.scale
+        lines += ["", f"## Scale {scale}" if scale else "## Without a scale", ""]
         with restored(plan, into / PUBLISHED) as (copy, headers):
             lines += _section(plan, copy, headers, into, images) if headers else [NONE_PUBLISHED]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
@@ -172,21 +171,16 @@ def _sources(plan: RunPlan, headers: Mapping[str, Header]) -> str:
 
 def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> str:
     """Return what was run in one sentence."""
-    seeds = sorted(
-        {str(header.seed) for header in headers.values() if header.seed is not None}, key=int
-    )
-    of_seeds = f" with {_seeds(seeds)}" if seeds else ""
-    hours, days = _took(behind.values())
-    took = f" that took {hours:,.1f} core hours and ended {days}" if behind else ""
-    return (
-        f"Published: {counted(len(headers), 'scored run')}{of_seeds}, of "
-        f"{counted(len(behind), 'training')}{took}."
-    )
-
-
-def _seeds(seeds: Sequence[str]) -> str:
-    word = "seeds" if len(seeds) > 1 else "seed"
-    return f"{word} {', '.join(seeds)}"
+    text = f"Published: {counted(len(headers), 'scored run')}"
+    seeds = sorted({header.seed for header in headers.values() if header.seed is not None})
+    if seeds:
+        word = "seeds" if len(seeds) > 1 else "seed"
+        text += f" with {word} {', '.join(map(str, seeds))}"
+    text += f", of {counted(len(behind), 'training')}"
+    if behind:
+        hours, days = _took(behind.values())
+        text += f" that took {hours:,.1f} core hours and ended {days}"
+    return f"{text}."
 
 
 def _took(trainings: Collection[Training]) -> tuple[float, str]:
@@ -212,24 +206,21 @@ def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Trainin
 
 def _missing(plan: RunPlan, headers: Mapping[str, Header]) -> Iterator[str]:
     """Yield how many rows of each table are not published, and the command that counts hours."""
-    missing = Counter[str]()
+    missing = []
     for table_id, table in plan.tables.items():
+        count = 0
         for row in table.rows:
-            missing[table_id] += any(
-                run.path not in headers for run in row_runs(row, plan.seeds[table_id])
-            )
-    if missing := +missing:
+            runs = row_runs(row, plan.seeds[table_id])
+            count += any(run.path not in headers for run in runs)
+        if count:
+            missing.append(f"{counted(count, 'row')} of {table_id}")
+    if missing:
         scale = plan.profile.scale
-        words = [
-            "recap plan",
-            plan.profile.name.removesuffix(f"_{scale}"),
-            *(["--scale", scale] if scale else []),
-        ]
-        rows = ", ".join(
-            f"{counted(number, 'row')} of {table_id}" for table_id, number in missing.items()
-        )
+        command = f"recap plan {plan.profile.name.removesuffix(f'_{scale}')}"
+        if scale:
+            command += f" --scale {scale}"
         yield from ("", "### Not run yet", "")
-        yield f"{rows}. `{' '.join(words)}` counts the hours of each table."
+        yield f"{', '.join(missing)}. `{command}` counts the hours of each table."
 
 
 def _paragraph(path: Path) -> str:

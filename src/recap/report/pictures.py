@@ -143,40 +143,36 @@ def write_gallery(
     ``systems``: label -> folder of its scores. Without folders or zips of photos the page has none.
     """
     table = Corpus.read(corpus)
-    scored = {label: ScoredCaptions.read(folder) for label, folder in systems.items()}
-    first_label, first = next(iter(scored.items()))
-    for label, each in scored.items():
+    scored = [ScoredCaptions.read(folder, label) for label, folder in systems.items()]
+    first = scored[0]
+    for each in scored:
         same_images = set(each.captions) == set(first.captions)
         check_comparable(
-            plain(first_label),
-            first.signature,
-            plain(label),
-            each.signature,
-            same_images=same_images,
+            first.label, first.signature, each.label, each.signature, same_images=same_images
         )
     references = table.captions(first.split)
     unknown = sorted(set(first.captions) - set(references))
     if unknown:
         raise MetricError(
-            f"{corpus}: has no test image {unknown[0]}, which {plain(first_label)!r} describes"
+            f"{corpus}: has no test image {unknown[0]}, which {first.label!r} describes"
         )
     ids = sorted(first.captions)
     places = generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False)
     metrics = list(first.scores)
-    for each in scored.values():
+    for each in scored:
         metrics = [name for name in metrics if name in each.scores]
     source = pictures_of(corpus, images) if images else None
     names = table.files()
     photos = []
     for image in (ids[place] for place in sorted(places.tolist())):
         scores = []
-        for each in scored.values():
+        for each in scored:
             scores.append([round(each.scores[name][image], 2) for name in metrics])
         photo = ComparedPhoto(
             id=image,
             src=photo_address(read_photo(source, names[image]), _GALLERY_EDGE) if source else "",
             references=list(map(plain, references[image])),
-            captions=[plain(each.captions[image]) for each in scored.values()],
+            captions=[plain(each.captions[image]) for each in scored],
             scores=scores,
         )
         photos.append(photo)
@@ -188,5 +184,5 @@ def write_gallery(
         "the scale of tables."
     )
     template = environment("html", "recap.report").get_template("gallery.html")
-    labels = list(map(plain, systems))
+    labels = [each.label for each in scored]
     write_text(out, template.render(about=about, systems=labels, metrics=metrics, photos=photos))
