@@ -59,24 +59,19 @@ class ShownFigure:
 def figures(plan: RunPlan) -> list[ShownFigure]:
     """Return the figures that are drawn, in the order of the plan, the learning curves last."""
     folder = Path(Paths(plan).reports) / "figures"
-    planned: dict[str, tuple[str, str]] = {}
+    shown = []
     for name, figure in plan.figures.items():
-        planned[f"{file_name(name)}.png"] = (plain(figure.title), plain(figure.scale))
+        file = folder / f"{file_name(name)}.png"
+        shown.append(ShownFigure(file, plain(figure.title), plain(figure.scale)))
     for drawn in plan.model_figures:
-        for file, title in drawn.files.items():
+        caption = plain(drawn.settings.caption).replace("``", "")  # marks of code
+        of_table, _, scale = plain(drawn.heading).partition(" | ")
+        for name, title in drawn.files.items():
             if title:
-                caption = plain(drawn.settings.caption).replace("``", "")  # marks of code
-                of_table, _, scale = plain(drawn.heading).partition(" | ")
-                planned[file] = (
-                    f"{title[:1].upper()}{title[1:]}: {of_table}",
-                    f"{caption} {scale}".strip(),
-                )
-    planned["curves.png"] = ("Learning curves", _CURVES)
-    return [
-        ShownFigure(folder / file, *titles)
-        for file, titles in planned.items()
-        if (folder / file).is_file()
-    ]
+                heading = f"{title[:1].upper()}{title[1:]}: {of_table}"
+                shown.append(ShownFigure(folder / name, heading, f"{caption} {scale}".strip()))
+    shown.append(ShownFigure(folder / "curves.png", "Learning curves", _CURVES))
+    return [figure for figure in shown if figure.file.is_file()]
 
 
 @dataclass(frozen=True)
@@ -115,11 +110,11 @@ def sampled_table(plan: RunPlan, table_id: str) -> ShownSamples:
         log.warning(
             f"{missing[0]}: no such folder or zip, so the samples are shown without their photos"
         )
-        return ShownSamples(title, sheet, [(sample, "") for sample in samples])
-    source = pictures_of(corpus, roots)
+    source = None if missing else pictures_of(corpus, roots)
     shown = []
     for sample in samples:
-        shown.append((sample, photo_address(read_photo(source, sample.file), _EDGE)))
+        photo = photo_address(read_photo(source, sample.file), _EDGE) if source else ""
+        shown.append((sample, photo))
     return ShownSamples(title, sheet, shown)
 
 

@@ -213,13 +213,8 @@ def _crowd_responses(
             match = _CROWD.fullmatch(column)
             if match and value and (match[3] is None or value.lower() in _TRUE):
                 answers.setdefault(match[1], {})[match[2]] = match[3] or value
-        values = {
-            "study": study,
-            "sheet": _number(row["Input.sheet"]).zfill(3),
-            "consent": any(text.lower() in _TRUE for text in agreed),
-            "finished": True,
-            "answers": answers,
-        }
+        values = _values(study, row["Input.sheet"], answers)
+        values["consent"] = any(text.lower() in _TRUE for text in agreed)
         yield Submission(f"{path} line {line}", values, row.get("WorkerId", ""))
 
 
@@ -229,21 +224,25 @@ def _typed_responses(
     """Yield what was typed from paper, a line an answer; raters agree by handing it in."""
     sheets: dict[str, Answers] = {}
     for row in rows:
-        sheet = _number(row["sheet"]).zfill(3)
         item = _number(row["item"])
         answer = _number(row["answer"])
-        of_item = sheets.setdefault(sheet, {}).setdefault(item, {})
+        of_item = sheets.setdefault(_number(row["sheet"]), {}).setdefault(item, {})
         if of_item.setdefault(row["question"], answer) != answer:
             of_item[row["question"]] += f" and {answer}"  # is no answer to choose
     for sheet, answers in sheets.items():
-        values = {
-            "study": study,
-            "sheet": sheet,
-            "consent": True,
-            "finished": True,
-            "answers": answers,
-        }
-        yield Submission(f"{path} sheet {sheet}", values)
+        yield Submission(f"{path} sheet {sheet.zfill(3)}", _values(study, sheet, answers))
+
+
+def _values(study: str, sheet: str, answers: Answers) -> dict[str, Any]:
+    """Return a finished response that says yes to the study, before it is validated."""
+    number = _number(sheet).zfill(3)
+    return {
+        "study": study,
+        "sheet": number,
+        "consent": True,
+        "finished": True,
+        "answers": answers,
+    }
 
 
 def _number(text: str) -> str:
@@ -288,8 +287,15 @@ def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
     for number in answers:
         time = random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)
         seconds[number] = round(float(time), 1)
-    marks = {"consent": True, "finished": True, "simulated": True}
-    return Response(study=sheets.digest, sheet=sheet.id, answers=answers, seconds=seconds, **marks)
+    return Response(
+        study=sheets.digest,
+        sheet=sheet.id,
+        consent=True,
+        finished=True,
+        answers=answers,
+        seconds=seconds,
+        simulated=True,
+    )
 
 
 def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> Collected:

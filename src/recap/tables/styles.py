@@ -72,21 +72,26 @@ def paper_table(frame: Frame) -> TextTable:
 
 def _abbreviations(columns: Sequence[str]) -> dict[str, str]:
     """Return letter -> name of the metrics whose columns are abbreviated."""
-    letters = {"B": "BLEU"} if any("BLEU-" in column for column in columns) else {}
-    own = [column.rpartition(".")[2] if column in server_names() else column for column in columns]
-    for name, letter in _SHORT.items():
-        if name in own:
-            letters[letter] = name
-    return letters
+    names = [_scored_by(column)[1] for column in columns]
+    letters = {"B": "BLEU"} if any("BLEU-" in name for name in names) else {}
+    return letters | {letter: name for name, letter in _SHORT.items() if name in names}
 
 
 def _short_name(column: str) -> str:
     """Return the name of a column as papers abbreviate it."""
     if column in RUN_COLUMNS:
         return heading(column)
-    server, _, name = column.partition(".") if column in server_names() else ("", "", column)
-    name = f"B-{name.removeprefix('BLEU-')}" if name.startswith("BLEU-") else _SHORT.get(name, name)
-    return f"{server} {name}".strip()
+    server, name = _scored_by(column)
+    short = _SHORT.get(name, name).replace("BLEU-", "B-")
+    return f"{server} {short}".strip()
+
+
+def _scored_by(column: str) -> tuple[str, str]:
+    """Return the part of COCO's server that scores a column, "" for recap, and the metric."""
+    if column not in server_names():
+        return "", column
+    server, _, name = column.partition(".")
+    return server, name
 
 
 def _paper_line(row: FrameRow) -> Line:
