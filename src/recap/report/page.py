@@ -204,17 +204,7 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
         tags.append("" if len(done) == len(runs) else partial)
         scores = [read_metrics(Path(paths.results) / "scores" / run.path).scores for run in done]
         rows.append(_row(table, row, scores))
-    statistics = TableResult(
-        table=table_id,
-        title=table.title,
-        scale=table.scale,
-        baseline=table.baseline,
-        columns=table.columns,
-        seeds=plan.seeds[table_id][:1],
-        rows=rows,
-        quoted=table.quoted,
-        not_run=table.not_run,
-    )
+    statistics = TableResult.of(table, table_id, plan.seeds[table_id][:1], rows)
     paper = paper_table(table_frame(table, statistics))
     lines = paper.blocks[-1].lines
     for at, tag in enumerate(tags):
@@ -237,9 +227,7 @@ def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> R
             n=len(values),
             printed_percent=row.printed.get(column),
         )
-    return RowResult(
-        row.id, row.label, cells, as_printed=row.as_printed, doubt=row.doubt, note=row.note
-    )
+    return RowResult.of(row, cells)
 
 
 def _compile(shown: Mapping[str, object], out: Path) -> str:

@@ -83,22 +83,11 @@ def compare_table(
     for scores in scored:
         part = outside if isinstance(scores.row, OutsideRow) else rows
         part.append(_row_result(scores, table.columns, comparisons))
-    result = TableResult(
-        table=name,
-        title=table.title,
-        scale=table.scale,
-        short_scale=table.short_scale,
-        printed_on=table.printed_on,
-        doubts=table.doubts,
-        baseline=table.baseline,
-        columns=list(table.columns),
-        seeds=list(seeds),
+    result = replace(
+        TableResult.of(table, name, seeds, rows),
         images=len(baseline.image_ids),
         family=_family(comparisons, rows, seeds),
         notes=NOTES,
-        quoted=table.quoted,
-        not_run=table.not_run,
-        rows=rows,
         outside=outside,
         selected=[_selected(choice, rows) for choice in choices],
     )
@@ -151,32 +140,11 @@ def _family(comparisons: Comparisons, rows: list[RowResult], seeds: Sequence[int
 
 
 def _row_result(scores: RowScores, columns: Sequence[str], comparisons: Comparisons) -> RowResult:
-    row = scores.row
     cells = {}
     for column in columns:
-        cells[column] = _cell(scores, column, comparisons.get((row.id, column)))
-    result = RowResult(
-        id=row.id,
-        label=row.label,
-        cells=cells,
-        dataset=row.dataset,
-        printed_p=row.printed_p,
-        p_fits=row.p_fits,
-        doubt=row.doubt,
-        signatures={str(seed): text for seed, text in scores.signatures.items()},
-    )
-    if isinstance(row, OutsideRow):  # it has no training
-        return replace(result, captions=row.source, released=bool(row.released))
-    return replace(
-        result,
-        subset=row.subset,
-        features=row.features,
-        model=row.model,
-        recipe=row.recipe,
-        stage=row.stage,
-        as_printed=row.as_printed,
-        note=row.note,
-    )
+        cells[column] = _cell(scores, column, comparisons.get((scores.row.id, column)))
+    signatures = {str(seed): text for seed, text in scores.signatures.items()}
+    return replace(RowResult.of(scores.row, cells), signatures=signatures)
 
 
 def _cell(

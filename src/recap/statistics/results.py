@@ -6,13 +6,15 @@ They are written once as JSON, by :func:`recap.statistics.compare.compare_table`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import Field
 
 from recap.core.documents import read_json
+from recap.settings import OutsideRow, Row, Table
 from recap.settings.tables import NotRunRow, PFits, QuotedRow
 
 Value = TypeVar("Value")
@@ -152,6 +154,30 @@ class RowResult:
     released: WhereAny[bool] = False  #: they are of released weights
     choice: WhereAny[Choice | None] = None  #: by which the row was chosen
 
+    @classmethod
+    def of(cls, row: Row | OutsideRow | QuotedRow, cells: dict[str, CellResult]) -> RowResult:
+        """Return a row of a table with its cells."""
+        printed_p = row.printed_p
+        result = cls(
+            row.id, row.label, cells, printed_p=printed_p, p_fits=row.p_fits, doubt=row.doubt
+        )
+        if isinstance(row, OutsideRow):  # it has no training
+            released = bool(row.released)
+            return replace(result, dataset=row.dataset, captions=row.source, released=released)
+        if not isinstance(row, Row):
+            return result
+        return replace(
+            result,
+            dataset=row.dataset,
+            subset=row.subset,
+            features=row.features,
+            model=row.model,
+            recipe=row.recipe,
+            stage=row.stage,
+            as_printed=row.as_printed,
+            note=row.note,
+        )
+
 
 @dataclass(frozen=True)
 class Power:
@@ -197,6 +223,26 @@ class TableResult:
     not_run: list[NotRunRow] = field(default_factory=list)
     outside: WhereAny[list[RowResult]] = field(default_factory=list)
     selected: WhereAny[list[RowResult]] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, table: Table, name: str, seeds: Sequence[int], rows: list[RowResult]
+    ) -> TableResult:
+        """Return a table with the numbers of its trained rows."""
+        return cls(
+            table=name,
+            title=table.title,
+            scale=table.scale,
+            short_scale=table.short_scale,
+            printed_on=table.printed_on,
+            doubts=table.doubts,
+            baseline=table.baseline,
+            columns=list(table.columns),
+            seeds=list(seeds),
+            quoted=table.quoted,
+            not_run=table.not_run,
+            rows=rows,
+        )
 
 
 def read_tables(results: Path) -> list[TableResult]:

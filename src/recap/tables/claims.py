@@ -110,7 +110,7 @@ def _weakest(verdict: ClaimVerdict) -> ComparisonVerdict | None:
         for each in verdict.comparisons
         if each.verdict == verdict.verdict and each.difference is not None
     ]
-    return max(alike, key=lambda each: 1.0 if each.p is None else each.p) if alike else None
+    return max(alike, key=lambda each: 1.0 if each.p is None else each.p, default=None)
 
 
 def _why(verdict: ClaimVerdict) -> tuple[str, str, str]:

@@ -176,7 +176,8 @@ def _latex_char(char: str) -> str:
     if char <= "\u017f" and char not in _LACKING:
         return char
     decomposed = unicodedata.normalize("NFKD", char)
-    base, accents = decomposed[0], decomposed[1:]
+    base = decomposed[0]
+    accents = decomposed[1:]
     if not (base.isascii() and _ACCENTS.keys() >= set(accents)):
         return f"{{[}}U+{ord(char):04X}]"
     return (

@@ -237,9 +237,7 @@ def _of_print(row: QuotedRow | NotRunRow, table: Table) -> RowResult:
     cells = {
         column: CellResult(printed_percent=row.printed.get(column)) for column in table.columns
     }
-    return RowResult(
-        row.id, row.label, cells, printed_p=row.printed_p, p_fits=row.p_fits, doubt=row.doubt
-    )
+    return RowResult.of(row, cells)
 
 
 def _not_run(row: RowResult) -> str:
@@ -261,16 +259,15 @@ def _best(rows: list[RowResult], column: str) -> str | None:
     return number_text(round(info.scale * best, 9), info.digits)
 
 
-def minus_quoted(row: RowResult, cell: FrameCell) -> float | None:
+def minus_quoted(row: RowResult, column: str, printed: float | None) -> float | None:
     """Return the difference of a row of ours to a quoted number.
 
     None where its data or settings are others.
     """
-    mean = row.cells[cell.metric].mean
-    printed = cell.result.printed_percent
+    mean = row.cells[column].mean
     if not row.as_printed or mean is None or printed is None:
         return None
-    return round(column_info(cell.metric).scale * mean - printed, 9)
+    return round(column_info(column).scale * mean - printed, 9)
 
 
 def from_outside(row: RowResult) -> str:
@@ -328,7 +325,9 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
         line["signature"] = " ; ".join(sorted(set(result.signatures.values())))
     if row.part == "quoted":
         for each in statistics.rows:
-            line[f"difference_of_{each.id}"] = minus_quoted(each, cell)
+            line[f"difference_of_{each.id}"] = minus_quoted(
+                each, cell.metric, number.printed_percent
+            )
     return line
 
 

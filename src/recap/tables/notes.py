@@ -30,8 +30,7 @@ def legend(frame: Frame, *, beside: bool) -> list[str]:
     statistics = frame.statistics
     cells = frame.cells
     sentences = []
-    ours = [*statistics.rows, *statistics.outside]
-    if beside and _printed(ours):
+    if beside and _printed([*statistics.rows, *statistics.outside]):
         scale = "the paper's own scale"
         if frame.table.short_scale:
             scale = "another scale, so they do not compare"
@@ -57,9 +56,11 @@ def legend(frame: Frame, *, beside: bool) -> list[str]:
 
 def _printed(rows: Sequence[RowResult]) -> list[RowResult]:
     """Return the rows of which the paper prints numbers."""
-    return [
-        row for row in rows if any(cell.printed_percent is not None for cell in row.cells.values())
-    ]
+    printed = []
+    for row in rows:
+        if any(cell.printed_percent is not None for cell in row.cells.values()):
+            printed.append(row)
+    return printed
 
 
 def baseline_label(statistics: TableResult) -> str:
@@ -129,7 +130,7 @@ def full_notes(frame: Frame) -> Iterator[str]:
     yield from (f"{kind}: {', '.join(rows)}. {NO_RUNS}" for kind, rows in outside.items())
     if unscaled := _unscaled(statistics):
         yield f"Not in percent: {', '.join(unscaled)}."
-    yield from _on_printed(frame, statistics)
+    yield from _on_printed(statistics)
     yield from (f"Doubt about the printed table: {ended(text)}" for text in statistics.doubts)
     if statistics.family.made:
         yield _on_p(statistics)
@@ -141,12 +142,12 @@ def _unscaled(statistics: TableResult) -> list[str]:
     return [heading(column) for column in statistics.columns if column_info(column).scale != 100]
 
 
-def _on_printed(frame: Frame, statistics: TableResult) -> Iterator[str]:
+def _on_printed(statistics: TableResult) -> Iterator[str]:
     """Yield the data of printed numbers, why no difference to them, and those to quoted rows."""
     rows = _printed(statistics.rows)
     if rows or statistics.quoted or statistics.not_run:
         yield f"Printed: quoted from the paper{_measured_on(statistics.printed_on, rows)}."
-    compared = list(_minus_quoted(frame, statistics))
+    compared = list(_minus_quoted(statistics)) if _MAIN in statistics.columns else []
     yield from compared
     if compared:
         yield "Quoted numbers are compared without a test."
@@ -172,16 +173,14 @@ def _measured_on(dataset: str | None, rows: Sequence[RowResult]) -> str:
     )
 
 
-def _minus_quoted(frame: Frame, statistics: TableResult) -> Iterator[str]:
+def _minus_quoted(statistics: TableResult) -> Iterator[str]:
     """Yield the differences of the main metric between each of our rows and the quoted ones."""
     for row in statistics.rows:
         differences = []
-        for quoted in frame.rows:
-            for cell in quoted.cells:
-                if quoted.part == "quoted" and cell.metric == _MAIN:
-                    value = minus_quoted(row, cell)
-                    if value is not None:
-                        differences.append(f"{quoted.label} {value:+.1f}")
+        for quoted in statistics.quoted:
+            value = minus_quoted(row, _MAIN, quoted.printed.get(_MAIN))
+            if value is not None:
+                differences.append(f"{plain(quoted.label)} {value:+.1f}")
         if differences:
             yield (
                 f"{_MAIN} of {plain(row.label)} minus that of quoted rows: "

@@ -110,7 +110,10 @@ class TextTable:
     @property
     def lines(self) -> list[Line]:
         """All lines of all blocks."""
-        return [line for block in self.blocks for line in block.lines]
+        lines: list[Line] = []
+        for block in self.blocks:
+            lines += block.lines
+        return lines
 
     def marks(self, *notes: str) -> str:
         """Return the marks of footnotes; no text has no mark."""
