@@ -157,9 +157,13 @@ class RowResult:
     @classmethod
     def of(cls, row: Row | OutsideRow | QuotedRow, cells: dict[str, CellResult]) -> RowResult:
         """Return a row of a table with its cells."""
-        printed_p = row.printed_p
         result = cls(
-            row.id, row.label, cells, printed_p=printed_p, p_fits=row.p_fits, doubt=row.doubt
+            id=row.id,
+            label=row.label,
+            cells=cells,
+            printed_p=row.printed_p,
+            p_fits=row.p_fits,
+            doubt=row.doubt,
         )
         if isinstance(row, OutsideRow):  # it has no training
             released = bool(row.released)
