@@ -20,7 +20,7 @@ from recap.report.published import ENDING, metrics_of, read_published, reference
 from recap.settings import OutsideRow
 from recap.settings.metrics import METRICS, score_info
 from recap.statistics.comparison import LEVEL, compare_rows, correct, percentile_interval
-from recap.statistics.results import Comparison, Paired, WhereAny
+from recap.statistics.results import Comparison, OmittedIfEmpty, Paired
 from recap.statistics.scores import FILE, RowScores, check_comparable
 from recap.tables.formats import latex_table, markdown_table
 from recap.tables.text import (
@@ -73,7 +73,7 @@ class Compared(Scored):
     difference: float
     paired: Paired
     reason: None = None
-    lower_is_better: WhereAny[bool] = False
+    lower_is_better: OmittedIfEmpty[bool] = False
 
 
 @dataclass(frozen=True)

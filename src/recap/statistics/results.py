@@ -19,7 +19,7 @@ from recap.settings.tables import NotRunRow, PFits, QuotedRow
 
 Value = TypeVar("Value")
 # Left out of the JSON where it says nothing, so that files of other tables are unchanged.
-WhereAny = Annotated[Value, Field(exclude_if=lambda value: not value)]
+OmittedIfEmpty = Annotated[Value, Field(exclude_if=lambda value: not value)]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Comparison:
     joint: TTest  #: over both
     mark: int = 0  #: 1 or -1 where the row is significantly better or worse
     reason: None = None
-    lower_is_better: WhereAny[bool] = False
+    lower_is_better: OmittedIfEmpty[bool] = False
 
     @property
     def tests(self) -> dict[str, Paired | TTest]:
@@ -146,13 +146,13 @@ class RowResult:
     stage: str | None = None
     as_printed: bool = False  #: with data and settings of the print
     printed_p: dict[str, float] = field(default_factory=dict)
-    p_fits: WhereAny[PFits] = field(default_factory=dict)
+    p_fits: OmittedIfEmpty[PFits] = field(default_factory=dict)
     doubt: dict[str, str] = field(default_factory=dict)
     note: str = ""
     signatures: dict[str, str] = field(default_factory=dict)  #: by seed
-    captions: WhereAny[str | None] = None  #: where they are from, of a row from outside
-    released: WhereAny[bool] = False  #: they are of released weights
-    choice: WhereAny[Choice | None] = None  #: by which the row was chosen
+    captions: OmittedIfEmpty[str | None] = None  #: where they are from, of a row from outside
+    released: OmittedIfEmpty[bool] = False  #: they are of released weights
+    choice: OmittedIfEmpty[Choice | None] = None  #: by which the row was chosen
 
     @classmethod
     def of(cls, row: Row | OutsideRow | QuotedRow, cells: dict[str, CellResult]) -> RowResult:
@@ -219,14 +219,14 @@ class TableResult:
     rows: list[RowResult]
     short_scale: str = ""
     printed_on: str | None = None
-    doubts: WhereAny[list[str]] = field(default_factory=list)
+    doubts: OmittedIfEmpty[list[str]] = field(default_factory=list)
     images: int = 0
     family: Family = field(default_factory=Family)
     notes: list[str] = field(default_factory=list)
     quoted: list[QuotedRow] = field(default_factory=list)
     not_run: list[NotRunRow] = field(default_factory=list)
-    outside: WhereAny[list[RowResult]] = field(default_factory=list)
-    selected: WhereAny[list[RowResult]] = field(default_factory=list)
+    outside: OmittedIfEmpty[list[RowResult]] = field(default_factory=list)
+    selected: OmittedIfEmpty[list[RowResult]] = field(default_factory=list)
 
     @classmethod
     def of(

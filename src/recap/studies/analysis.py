@@ -31,7 +31,7 @@ ALPHA, POWER = 0.05, 0.8
 
 Value = TypeVar("Value")
 # Left out of the JSON of studies of the other kind.
-OfOneKind = Annotated[Value | None, Field(exclude_if=lambda value: value is None)]
+OmittedIfNone = Annotated[Value | None, Field(exclude_if=lambda value: value is None)]
 Rated = Sequence[tuple[Item, str]]  # items and the answers to them
 
 
@@ -71,9 +71,9 @@ class SystemResult:
     share: float | None = None
     low: float | None = None
     high: float | None = None
-    votes: OfOneKind[int] = None
-    no: OfOneKind[int] = None
-    yes: OfOneKind[int] = None
+    votes: OmittedIfNone[int] = None
+    no: OmittedIfNone[int] = None
+    yes: OmittedIfNone[int] = None
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class BlockResult:
     fleiss_items: int
     krippendorff_alpha: float | None
     items: int
-    votes: OfOneKind[int] = None
-    images_with_equal_captions: OfOneKind[int] = None
+    votes: OmittedIfNone[int] = None
+    images_with_equal_captions: OmittedIfNone[int] = None
 
 
 @dataclass(frozen=True)

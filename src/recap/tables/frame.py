@@ -89,7 +89,7 @@ class FrameCell:
         return comparison.tests[unit].p_holm if isinstance(comparison, Comparison) else None
 
     @property
-    def not_run(self) -> str:
+    def mean_reason(self) -> str:
         """Why it has no mean, or one of fewer runs."""
         name = heading(self.metric)
         reason = plain(self.result.reason or "")
@@ -100,22 +100,22 @@ class FrameCell:
         return f"Not all seeds have {name}: {reason}." if reason else ""
 
     @property
-    def not_compared(self) -> str:
+    def comparison_reason(self) -> str:
         """Why it is not compared with the baseline row."""
         comparison = self.result.comparison
         if not isinstance(comparison, NoComparison):
             return ""
         if self.result.mean is None:
-            return self.not_run
+            return self.mean_reason
         return f"No comparison: {plain(comparison.reason)}."
 
-    def not_tested(self, unit: str) -> str:
+    def test_reason(self, unit: str) -> str:
         """Return why the test over a unit has no p."""
         comparison = self.result.comparison
         if isinstance(comparison, Comparison):
             test = comparison.tests[unit]
             return f"No test: {plain(test.reason or '')}." if test.p_holm is None else ""
-        return self.not_compared
+        return self.comparison_reason
 
     @property
     def doubt(self) -> str:

@@ -203,7 +203,7 @@ def _compared(row: FrameRow, frame: Frame) -> list[Line]:
         more = number_text(cell.result.difference_to_printed_percent, cell.digits, signed=True)
         to_print.append(Cell(more))
         more = number_text(cell.difference, cell.digits + 1, signed=True)
-        note = cell.not_compared if cell.difference is None else ""
+        note = cell.comparison_reason if cell.difference is None else ""
         to_baseline.append(Cell(more, note=note))
         p = NONE if cell.printed_p is None else str(cell.printed_p)
         printed_p.append(Cell(p, note=cell.printed_p_note))
@@ -218,7 +218,7 @@ def _compared(row: FrameRow, frame: Frame) -> list[Line]:
     for unit in ["images"] if outside else frame.statistics.family.units:
         cells = []
         for cell in row.cells:
-            note = cell.not_tested(unit) if frame.statistics.family.made else ""
+            note = cell.test_reason(unit) if frame.statistics.family.made else ""
             cells.append(Cell(p_text(cell.p_holm(unit)), note=note))
         lines.append(Line(f"p, {unit} (Holm)", cells))
     return lines
@@ -229,7 +229,7 @@ def _line_of_ours(row: FrameRow) -> Line:
     counts = {cell.result.n for cell in row.cells if cell.result.n}
     texts = []
     for cell in row.cells:
-        text = _ours(cell, note=cell.not_run)
+        text = _ours(cell, note=cell.mean_reason)
         if len(counts) != 1 and cell.mean is not None:
             text = replace(text, text=f"{text.text} ({cell.result.n})")
         texts.append(text)
