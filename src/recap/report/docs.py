@@ -234,14 +234,13 @@ def _paragraph(path: Path) -> str:
 
 def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
     """Yield a sentence for each published training whose settings are not its row's."""
-    headers = [
-        read_published(file)[0]
-        for file in published_files(into / PUBLISHED / plan.profile.name).values()
-    ]
     texts: dict[str, str] = {}
-    for header in headers:
+    for file in published_files(into / PUBLISHED / plan.profile.name).values():
+        header, _ = read_published(file)
         texts |= {each.path: each.texts["config.yaml"] for each in header.trainings}
-    for run in (run for run in plan.trained() if run.path in texts):
+    for run in plan.trained():
+        if run.path not in texts:
+            continue
         before = flat(dict(parse(texts[run.path], f"{run.path}/config.yaml") or {}))
         now = flat(run_spec(plan, run).model_dump(mode="json"))
         # `auto` became a precision when the training began.

@@ -328,10 +328,11 @@ def _cost(plan: RunPlan, trained: Sequence[Run], done: Mapping[Run, Trained]) ->
     """Return the hours of finished trainings, a line for each stage of a row."""
     labels = plan.labels()
     order = list(labels.values())
+    series = by_series(trained)
+    names = sorted(series, key=lambda name: series[name][0].stage != "xe")
     lines = []
-    ordered = sorted(trained, key=lambda run: run.stage != "xe")
-    ordered.sort(key=lambda run: order.index(labels[series_of(run.path)]))
-    for name, runs in by_series(ordered).items():
+    for name in sorted(names, key=lambda name: order.index(labels[name])):
+        runs = series[name]
         hours = [done[run].seconds / _HOUR for run in runs if run in done]
         texts = [runs[0].stage, str(len(hours)), str(len(runs)), f"{sum(hours):.2f}"]
         lines.append(Line(plain(labels[name]), list(map(Cell, texts))))

@@ -162,12 +162,13 @@ def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Imag
 
 
 def _training(runs: Path, path: str) -> Training:
-    file = runs / path / "training.json"
+    folder = runs / path
+    file = folder / "training.json"
     for name in (file.name, *_TEXTS):
-        check(file.with_name(name))
+        check(folder / name)
     values = read_json(file, dict[str, Any])
-    with reading(file.with_name(_TEXTS[0]), missing="train this run first"):
-        texts = {name: file.with_name(name).read_text(encoding="utf-8") for name in _TEXTS}
+    with reading(folder / _TEXTS[0], missing="train this run first"):
+        texts = {name: (folder / name).read_text(encoding="utf-8") for name in _TEXTS}
     finished = datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
     return Training(path, values["seconds"] * values.get("threads", 1), values, texts, finished)
 
@@ -201,9 +202,8 @@ def read_published(path: Path) -> tuple[Header, list[Image]]:
 
 def metrics_of(header: Header, file: Path) -> Metrics:
     """Return the corpus scores of a published run."""
-    metrics: Metrics = parse_json(
-        json.dumps(header.metrics).encode(), f"{file}: line 1: metrics", Metrics
-    )
+    text = json.dumps(header.metrics).encode()
+    metrics: Metrics = parse_json(text, f"{file}: line 1: metrics", Metrics)
     return metrics
 
 
