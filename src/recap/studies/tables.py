@@ -29,6 +29,22 @@ from recap.tables.text import (
 
 INTERVAL = f"{LEVEL:.0%} interval"
 SIMULATED = "SIMULATED raters: no person answered, and nothing here says anything about the systems"
+_COLUMNS = (
+    "share",
+    "low",
+    "high",
+    "printed",
+    "chi_square",
+    "degrees",
+    "p",
+    "p_holm",
+    "p_by",
+    "effect",
+    "fleiss_kappa",
+    "fleiss_items",
+    "krippendorff_alpha",
+    "raters_used",
+)
 _DEPENDENT = (
     "The tests count answers as independent, as the paper does; answers of one rater, or about one "
     "image, are not."
@@ -108,17 +124,16 @@ def _vote_tests(blocks: Sequence[BlockResult]) -> list[Line]:
 
 def _vote_notes(sheets: Sheets, blocks: Sequence[BlockResult]) -> list[str]:
     study = sheets.study
-    tests = [block.test for block in blocks]
-    degrees = next((test.degrees for test in tests if test.degrees), None)
+    degrees = next((block.test.degrees for block in blocks if block.test.degrees), None)
     notes = [
         f"{study.images} test images per column, each on the forms of {study.raters} raters. Test: "
         f"Pearson chi-square against equal shares, {degrees} degrees of freedom; p "
         "Holm-corrected over the columns."
     ]
     exact = []
-    for block, test in zip(blocks, tests, strict=True):
-        if test.p_by not in (None, PEARSON):
-            exact.append(f"{plain(block.label)} ({test.p_by})")
+    for block in blocks:
+        if block.test.p_by not in (None, PEARSON):
+            exact.append(f"{plain(block.label)} ({block.test.p_by})")
     if exact:
         notes.append(
             f"Too few votes for the chi-square distribution; p from another: {', '.join(exact)}."
@@ -179,34 +194,20 @@ def _csv_table(sheets: Sheets, statistics: StudyResult) -> str:
     """Return one line per setup or question and system with all numbers; shares are fractions."""
     counts = ["votes"] if sheets.preference else ["no", "yes"]
     line = "share" if sheets.preference else "no rate"
-    numbers = [*counts, "share", "low", "high"]
-    tests = ["chi_square", "degrees", "p", "p_holm", "p_by", "effect"]
-    agreement = ["fleiss_kappa", "fleiss_items", "krippendorff_alpha"]
-    rows = [
-        [
-            "study",
-            "raters",
-            "block",
-            "system",
-            "label",
-            *numbers,
-            "printed",
-            *tests,
-            *agreement,
-            "raters_used",
-        ]
-    ]
-    raters = "simulated" if statistics.simulated else "people"
+    columns = ["study", "raters", "block", "system", "label", *counts, *_COLUMNS]
+    rows = [columns]
     for block in statistics.blocks:
         printed = sheets.study.printed.get(block.id, {}).get(line)
         for place, system in enumerate(sheets.study.systems):
-            own = block.systems[system.id]
-            values: list[Any] = [sheets.name, raters, block.id, system.id, plain(system.label)]
-            values += [getattr(own, name) for name in numbers]
-            values.append(printed[place] if printed else None)
-            values += [getattr(block.test, name) for name in tests]
-            values += [getattr(block, name) for name in agreement]
-            rows.append([cell(value) for value in (*values, statistics.used)])
+            values = vars(block) | vars(block.test) | vars(block.systems[system.id])
+            values["study"] = sheets.name
+            values["raters"] = "simulated" if statistics.simulated else "people"
+            values["block"] = block.id
+            values["system"] = system.id
+            values["label"] = plain(system.label)
+            values["printed"] = printed[place] if printed else None
+            values["raters_used"] = statistics.used
+            rows.append([cell(values[name]) for name in columns])
     return csv_text(rows)
 
 
