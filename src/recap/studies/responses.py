@@ -233,7 +233,7 @@ def _typed_responses(
         yield Submission(f"{path} sheet {sheet.zfill(3)}", _values(study, sheet, answers))
 
 
-def _values(study: str, sheet: str, answers: Answers) -> dict[str, Any]:
+def _values(study: str, sheet: str, answers: Answers) -> dict[str, object]:
     """Return a finished response that says yes to the study, before it is validated."""
     number = _number(sheet).zfill(3)
     return {
