@@ -51,10 +51,12 @@ def statistics(folder: Path, part: Part) -> int:
 
 def tables(folder: Path, part: Part) -> int:
     """The same table as LaTeX, CSV, Markdown and HTML."""
+    from recap.core.documents import read_json
+    from recap.statistics.results import TableResult
     from recap.tables.formats import write_table
 
     root = folder / "compared"
-    found = json.loads((root / "all.json").read_text())
+    found = read_json(root / "all.json", TableResult)
     with part():
         write_table(
             name="all", table=_table(COMPARED // len(SEEDS)), statistics=found, out=root / "tables"

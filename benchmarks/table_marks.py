@@ -23,14 +23,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from recap.statistics.comparison import SIGNIFICANT, UNITS, Sample, compare_rows, correct
+from recap.statistics.results import Comparison
 from recap.statistics.scores import read_image_scores
 
 RULES = {"images": ["images"], "runs": ["runs"], "each": ["images", "runs"], "mark": list(UNITS)}
@@ -121,16 +120,15 @@ def marks(scores: np.ndarray) -> dict[str, tuple[bool, bool]]:
     """Return for each rule whether a table
     of ``[2, seeds, I, C]`` marks its first metric alone, and any of all."""
     family = [_compare(scores[..., index]) for index in range(scores.shape[-1])]
-    alone = [deepcopy(family[0])]
     found = {}
     for rule, units in RULES.items():
-        correct(alone, units=units)
-        correct(family, units=units)
-        found[rule] = (alone[0]["mark"] != 0, any(comparison["mark"] for comparison in family))
+        (alone,) = correct(family[:1], units=units)
+        of_all = correct(family, units=units)
+        found[rule] = (alone.mark != 0, any(comparison.mark for comparison in of_all))
     return found
 
 
-def _compare(scores: np.ndarray) -> dict[str, Any]:
+def _compare(scores: np.ndarray) -> Comparison:
     """Compare two models' scores ``[2, seeds, I]``.
 
     The corpus score is the mean over the images, as CIDEr's is.

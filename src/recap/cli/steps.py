@@ -75,13 +75,14 @@ def claims(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
 def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:
     """Write a table: in full (tex, csv, html, md), and a line per row (paper.tex, ...)."""
     from recap.core.documents import read_json
+    from recap.statistics.results import TableResult
     from recap.tables.formats import write_table
 
     checksums.check(statistics)
     paths = write_table(
         name=statistics.stem,
         table=checked(spec, "tables:Table"),
-        statistics=read_json(statistics),
+        statistics=read_json(statistics, TableResult),
         out=out,
     )
     checksums.record(*paths)

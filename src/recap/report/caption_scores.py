@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from recap.core.documents import adapter
 from recap.core.errors import MetricError, counted
 from recap.data.corpus import Corpus
 from recap.evaluation.caption_file import score_file
@@ -18,9 +20,20 @@ from recap.report.published import ENDING, metrics_of, read_published, reference
 from recap.settings import OutsideRow
 from recap.settings.metrics import METRICS, score_info
 from recap.statistics.comparison import LEVEL, compare_rows, correct, percentile_interval
-from recap.statistics.scores import FILE, RowScores, not_comparable
+from recap.statistics.results import Comparison, OmittedIfEmpty, Paired
+from recap.statistics.scores import FILE, RowScores, check_comparable
 from recap.tables.formats import latex_table, markdown_table
-from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
+from recap.tables.text import (
+    NONE,
+    Block,
+    Cell,
+    Line,
+    TextTable,
+    columns_of,
+    number_text,
+    p_text,
+    plain,
+)
 
 _INTERVAL = f"{100 * LEVEL:.0f} % interval"
 _KINDS = ("score", "image mean", _INTERVAL, "minus first", "p, images (Holm)")
@@ -36,6 +49,54 @@ NOTES = [
 ]
 
 
+@dataclass(frozen=True)
+class NotScored:
+    """Why a row has no score."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One metric of a row: of the corpus, and the mean over its images with an interval."""
+
+    score: float
+    image_mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Compared(Scored):
+    """One metric of a row that is compared with the first row."""
+
+    difference: float
+    paired: Paired
+    reason: None = None
+    lower_is_better: OmittedIfEmpty[bool] = False
+
+
+@dataclass(frozen=True)
+class ScoredRow:
+    """One row: a file of captions, or the run that the others are compared with."""
+
+    label: str
+    signature: str
+    scores: dict[str, Compared | Scored | NotScored]  #: by metric
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """The scores of files of captions."""
+
+    dataset: str
+    split: str
+    images: int
+    comparisons: int  #: that have a p
+    notes: list[str]
+    rows: list[ScoredRow]
+
+
 def score_table(
     files: Sequence[Path],
     *,
@@ -44,7 +105,7 @@ def score_table(
     metrics: Sequence[str],
     against: Path | None,
     out: Path,
-) -> dict[str, Any]:
+) -> ScoreTable:
     """Score files of captions, and return all numbers of their rows, each compared with the first.
 
     The first row is that of ``against`` where it is given: a published run, or the folder of a run.
@@ -63,27 +124,36 @@ def score_table(
         folder = out if len(files) == 1 else out / label.replace("/", "_")
         score_file(captions=file, corpus=corpus, split=split, metrics=metrics, out=folder)
         rows.append(_row(label, names, folder))
-        if reason := not_comparable(rows[0].signature, rows[-1].signature):
-            raise MetricError(
-                f"{rows[0].row.label} and {label} cannot be compared: {reason}; score both the "
-                "same way"
-            )
-    described, family = list[dict[str, Any]](), list[dict[str, Any]]()
-    for row in rows:
-        cells = {name: _cell(name, row, rows[0]) for name in names}
-        described.append({"label": row.row.label, "signature": row.signature, "scores": cells})
-        family += [cell for cell in cells.values() if "paired" in cell]
-    made = correct(family, units=["images"])["paired.p"]
-    for cell in family:
-        for of_runs in ("welch", "joint", "mark"):  # a file is one run
-            del cell[of_runs]
-    about = {
-        "dataset": table.dataset,
-        "split": split,
-        "images": len(rows[0].image_ids),
-        "comparisons": made,
-    }
-    return {**about, "notes": NOTES, "rows": described}
+        check_comparable(
+            rows[0].row.label,
+            rows[0].signature,
+            label,
+            rows[-1].signature,
+            same_images=rows[-1].image_ids == rows[0].image_ids,
+        )
+    comparisons = _comparisons(rows, names)
+    described = []
+    for at, row in enumerate(rows):
+        cells = {name: _cell(name, row, comparisons.get((at, name))) for name in names}
+        described.append(ScoredRow(row.row.label, row.signature, cells))
+    made = sum(each.paired.p is not None for each in comparisons.values())
+    return ScoreTable(table.dataset, split, len(rows[0].image_ids), made, NOTES, described)
+
+
+def _comparisons(
+    rows: Sequence[RowScores], names: Sequence[str]
+) -> dict[tuple[int, str], Comparison]:
+    """Return place of a row, metric -> its tests against the first row, corrected over all."""
+    first = rows[0]
+    made = {}
+    for at, row in enumerate(rows[1:], start=1):
+        for name in names:
+            if name in row.images and name in first.images:
+                better = score_info(name).higher_is_better
+                made[at, name] = compare_rows(
+                    name, first.sample(name), row.sample(name), higher_is_better=better
+                )
+    return dict(zip(made, correct(list(made.values()), units=["images"]), strict=True))
 
 
 def _row(label: str, names: Sequence[str], folder: Path) -> RowScores:
@@ -104,13 +174,15 @@ def _first_row(path: Path, names: Sequence[str], corpus: Corpus) -> RowScores:
         scores = Path(*("scores" if part == "runs" else part for part in path.parts))
         return _row(label, names, path if (path / "metrics.json").is_file() else scores)
     header, images = read_published(path)
-    metrics, row = metrics_of(header, path), RowScores(_named(label))
+    metrics = metrics_of(header, path)
+    row = RowScores(_named(label))
     if references_hash(corpus.captions(metrics.split)) != header.references_sha256:
         raise MetricError(
             f"{path}: was scored by other reference captions than those of {corpus.path}; give it "
             "the captions of its data set with --dataset, --inputs or --corpus"
         )
-    row.signature, row.image_ids = metrics.signature, [image.id for image in images]
+    row.signature = metrics.signature
+    row.image_ids = [image.id for image in images]
     row.reasons = metrics.not_run
     for name in images[0].scores:
         row.add(name, FILE, header.metrics["scores"][name])
@@ -118,73 +190,73 @@ def _first_row(path: Path, names: Sequence[str], corpus: Corpus) -> RowScores:
     return row
 
 
-def _cell(name: str, row: RowScores, first: RowScores) -> dict[str, Any]:
-    """Return the numbers of one metric of a row, with its tests against the first row."""
+def _cell(name: str, row: RowScores, tests: Comparison | None) -> Compared | Scored | NotScored:
+    """Return the numbers of one metric of a row."""
     if name not in row.images:
-        return {"reason": row.reasons.get(name, "was not scored")}
+        return NotScored(row.reasons.get(name, "was not scored"))
     sample = row.sample(name)
     low, high = percentile_interval(sample.images) or (None, None)
-    cell = {"score": sample.runs[0], "image_mean": fmean(sample.images), "low": low, "high": high}
-    if row is not first and name in first.images:
-        better = score_info(name).higher_is_better
-        cell |= compare_rows(name, first.sample(name), sample, higher_is_better=better)
-    return cell
+    score = sample.runs[0]
+    mean = fmean(sample.images)
+    if tests is None:
+        return Scored(score, mean, low, high)
+    lower = tests.lower_is_better
+    return Compared(score, mean, low, high, tests.difference, tests.paired, lower_is_better=lower)
 
 
-def table_text(result: Mapping[str, Any], form: str) -> str:
+def table_text(result: ScoreTable, form: str) -> str:
     """Return what `score_table` gave as ``markdown``, ``latex`` or ``json``."""
     if form == "json":
-        return json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
-    rows = result["rows"]
-    asked = list(rows[0]["scores"])
+        values = adapter(ScoreTable).dump_python(result, mode="json")
+        return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
+    rows = result.rows
+    asked = list(rows[0].scores)
     scored = set()
-    for row in rows:
-        scored |= {name for name in asked if "score" in row["scores"][name]}
-    names = [name for name in asked if name in scored] or asked
-    title = f"Captions of {result['dataset']}, {result['split']}, {result['images']:,} images"
-    table = TextTable(title, "", [(name, name) for name in names])
-    table.legend = [f"The {_INTERVAL} is of the image mean, by bootstrap over images."]
-    if result["comparisons"]:
-        table.legend.append(
-            f"p is of the paired t-test over images against the first row, corrected by Holm over "
-            f"{counted(result['comparisons'], 'comparison')}."
-        )
     reasons = []
     for row in rows:
+        for name, cell in row.scores.items():
+            if isinstance(cell, NotScored):
+                reasons.append(plain(f"{name}: {cell.reason}"))
+            else:
+                scored.add(name)
+    names = [name for name in asked if name in scored] or asked
+    title = f"Captions of {result.dataset}, {result.split}, {result.images:,} images"
+    table = TextTable(title, "", columns_of(names))
+    table.legend = [f"The {_INTERVAL} is of the image mean, by bootstrap over images."]
+    if result.comparisons:
+        table.legend.append(
+            f"p is of the paired t-test over images against the first row, corrected by Holm over "
+            f"{counted(result.comparisons, 'comparison')}."
+        )
+    for row in rows:
         table.blocks.append(_block(row, names, has_tests=row is not rows[0]))
-        table.signatures.append(f"{row['signature']} ({row['label']})")
-        for name, cell in row["scores"].items():
-            if cell.get("reason"):
-                reasons.append(plain(f"{name}: {cell['reason']}"))
+        table.signatures.append(f"{row.signature} ({row.label})")
     table.notes = list(dict.fromkeys(reasons))
     if form == "latex":
-        return latex_table(table, f"scores_{result['dataset']}")
+        return latex_table(table, f"scores_{result.dataset}")
     return markdown_table(table)
 
 
-def _block(row: Mapping[str, Any], names: Sequence[str], *, has_tests: bool) -> Block:
+def _block(row: ScoredRow, names: Sequence[str], *, has_tests: bool) -> Block:
     """Return the lines of a row; the first has no tests."""
-    columns = [_texts(row["scores"][name], score_info(name)) for name in names]
-    block = Block(row["label"], [])
-    for kind in _KINDS if has_tests else _KINDS[:3]:
-        block.lines.append(Line(kind, [Cell(texts[kind]) for texts in columns]))
+    columns = [_texts(row.scores[name], score_info(name)) for name in names]
+    block = Block(row.label, [])
+    for at, kind in enumerate(_KINDS if has_tests else _KINDS[:3]):
+        block.lines.append(Line(kind, [Cell(texts[at]) for texts in columns]))
     return block
 
 
-def _texts(cell: Mapping[str, Any], metric: Any) -> dict[str, str]:
-    """Return the numbers of one metric of a row as text, by the kind of their line."""
-
-    def number(key: str, digits: int = metric.digits, *, signed: bool = False) -> str:
-        value = cell.get(key)
-        return number_text(None if value is None else metric.scale * value, digits, signed=signed)
-
-    interval = NONE if cell.get("low") is None else f"{number('low')} to {number('high')}"
-    difference = number("difference", metric.digits + 1, signed=True)
-    p = cell.get("paired", {}).get("p_holm")
-    return dict(
-        zip(
-            _KINDS,
-            (number("score"), number("image_mean"), interval, difference, p_text(p)),
-            strict=True,
-        )
-    )
+def _texts(cell: Compared | Scored | NotScored, metric: Any) -> list[str]:
+    """Return the numbers of one metric of a row as text, in the order of `_KINDS`."""
+    texts = [NONE] * len(_KINDS)
+    if isinstance(cell, Scored):
+        digits = metric.digits
+        texts[0] = number_text(metric.scale * cell.score, digits)
+        texts[1] = number_text(metric.scale * cell.image_mean, digits)
+        if cell.low is not None and cell.high is not None:
+            low = number_text(metric.scale * cell.low, digits)
+            texts[2] = f"{low} to {number_text(metric.scale * cell.high, digits)}"
+        if isinstance(cell, Compared):
+            texts[3] = number_text(metric.scale * cell.difference, digits + 1, signed=True)
+            texts[4] = p_text(cell.paired.p_holm)
+    return texts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -18,11 +17,11 @@ from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
 from recap.plan.claims import planned_claims
 from recap.plan.profiles import named_plan
-from recap.plan.run import Run, row_runs, series_of
+from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.plan.specs import curve_runs, run_spec
-from recap.report.figures import write_curves
-from recap.report.page import shown_table
+from recap.report.figures import Curves, write_curves
+from recap.report.page import by_series, shown_table
 from recap.report.published import (
     PUBLISHED,
     Header,
@@ -31,13 +30,13 @@ from recap.report.published import (
     read_published,
     restored,
 )
-from recap.settings.params import flat
+from recap.settings.params import flat, validate
 from recap.settings.tables import STAGE_NAMES
 from recap.settings.versions import entry_of, list_of, read_versions
 from recap.statistics.claims import NOT_RUN, judge_claims
 from recap.tables.claims import claim_line
 from recap.tables.formats import markdown_table, markdown_text
-from recap.tables.text import Block, Cell, Line, TextTable, plain
+from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
 
 PROSE, IMAGES = "prose", "images"  # folders below that of the pages
 PAGES = "pages.json"  # the scales of each page, for `recap report check`
@@ -49,14 +48,20 @@ _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
 def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
     """Write ``<name>.md`` from ``published/`` beside it: a section per scale, with a figure."""
-    page, pages = into / f"{name}.md", into / PAGES
+    page = into / f"{name}.md"
+    pages = into / PAGES
     others = read_json(pages, dict[str, list[str]]) if pages.is_file() else {}
-    write_json(pages, others | {name: [plan.profile.scale for plan in plans if plan.profile.scale]})
+    write_json(pages, others | {name: _scales(plans)})
     write_text(page, docs_page(name, plans, into, into / IMAGES))
-    if (readme := readme_of(into)).is_file():
+    readme = readme_of(into)
+    if readme.is_file():
         write_text(readme, with_tables(readme.read_text(encoding="utf-8"), into))
     log.info(f"{page}: {counted(len(plans), 'scale')}")
     return page
+
+
+def _scales(plans: Sequence[RunPlan]) -> list[str]:
+    return [plan.profile.scale for plan in plans if plan.profile.scale]
 
 
 def readme_of(into: Path) -> Path:
@@ -78,20 +83,16 @@ def with_tables(text: str, into: Path) -> str:
 
 def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> str:
     """Return the text of a page, and write its figures into the folder ``images``."""
-    scales = [plan.profile.scale for plan in plans if plan.profile.scale]
-    words = ["--scale", *scales] if scales else []
-    command = " ".join(["recap report docs", name, *words, "--into", into.as_posix()])
+    scales = "".join(f" {scale}" for scale in _scales(plans))
+    words = f"{name} --scale{scales}" if scales else name
     made_by = (
-        f"Made by `{command}` from `{PUBLISHED}/` and `{PROSE}/`; `make results` checks it. A "
-        "change by hand is lost."
+        f"Made by `recap report docs {words} --into {into.as_posix()}` from `{PUBLISHED}/` and "
+        f"`{PROSE}/`; `make results` checks it. A change by hand is lost."
     )
     lines = [f"# Results of {name}", "", made_by, ""]
     for plan in plans:
-        lines += [
-            "",
-            f"## Scale {plan.profile.scale}" if plan.profile.scale else "## Without a scale",
-            "",
-        ]
+        scale = plan.profile.scale
+        lines += ["", f"## Scale {scale}" if scale else "## Without a scale", ""]
         with restored(plan, into / PUBLISHED) as (copy, headers):
             lines += _section(plan, copy, headers, into, images) if headers else [NONE_PUBLISHED]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
@@ -134,9 +135,8 @@ def _write_figure(plan: RunPlan, runs: Sequence[Run], results: Path, out: Path) 
     """Write the learning curves of trainings as a PNG."""
     curves = results / "curves.csv"
     figure = curves.with_suffix(".png")
-    write_curves(
-        spec={"runs": curve_runs(plan, runs)}, runs=results / "runs", out=curves, figure=figure
-    )
+    shown: Curves = validate(Curves, {"runs": curve_runs(plan, runs)}, "curves")
+    write_curves(spec=shown, runs=results / "runs", out=curves, figure=figure)
     # 256 colors take half of the bytes, and no line gets that of another.
     with Image.open(figure) as picture, atomic_path(out) as temporary:
         picture.convert("RGB").quantize(256).save(temporary, format="PNG", optimize=True)
@@ -171,21 +171,16 @@ def _sources(plan: RunPlan, headers: Mapping[str, Header]) -> str:
 
 def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> str:
     """Return what was run in one sentence."""
-    seeds = sorted(
-        {str(header.seed) for header in headers.values() if header.seed is not None}, key=int
-    )
-    of_seeds = f" with {_seeds(seeds)}" if seeds else ""
-    hours, days = _took(behind.values())
-    took = f" that took {hours:,.1f} core hours and ended {days}" if behind else ""
-    return (
-        f"Published: {counted(len(headers), 'scored run')}{of_seeds}, of "
-        f"{counted(len(behind), 'training')}{took}."
-    )
-
-
-def _seeds(seeds: Sequence[str]) -> str:
-    word = "seeds" if len(seeds) > 1 else "seed"
-    return f"{word} {', '.join(seeds)}"
+    text = f"Published: {counted(len(headers), 'scored run')}"
+    seeds = sorted({header.seed for header in headers.values() if header.seed is not None})
+    if seeds:
+        word = "seeds" if len(seeds) > 1 else "seed"
+        text += f" with {word} {', '.join(map(str, seeds))}"
+    text += f", of {counted(len(behind), 'training')}"
+    if behind:
+        hours, days = _took(behind.values())
+        text += f" that took {hours:,.1f} core hours and ended {days}"
+    return f"{text}."
 
 
 def _took(trainings: Collection[Training]) -> tuple[float, str]:
@@ -197,39 +192,35 @@ def _took(trainings: Collection[Training]) -> tuple[float, str]:
 
 def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
     """Return a line for each training stage of a row: its seeds, core hours, and days."""
-    series, lines, labels = dict[str, list[Run]](), list[Line](), plan.short_labels(runs)
-    for run in runs:
-        series.setdefault(series_of(run.path), []).append(run)
-    for key in sorted(series, key=list(labels).index):
+    lines = []
+    series = by_series(runs)
+    for key, label in plan.short_labels(runs).items():
         hours, days = _took([behind[run.path] for run in series[key]])
         seeds = ", ".join(str(run.seed) for run in series[key])
         texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{hours:.2f}", days]
-        lines.append(Line(plain(labels[key]), list(map(Cell, texts))))
-    table = TextTable("Runs", "", [(name, name) for name in _COLUMNS], "paper", [Block("", lines)])
+        lines.append(Line(plain(label), list(map(Cell, texts))))
+    table = TextTable("Runs", "", columns_of(_COLUMNS), "paper", [Block("", lines)])
     table.notes = ["Core hours: by the clock, with validations, times threads."]
     return table
 
 
 def _missing(plan: RunPlan, headers: Mapping[str, Header]) -> Iterator[str]:
     """Yield how many rows of each table are not published, and the command that counts hours."""
-    missing = Counter[str]()
+    missing = []
     for table_id, table in plan.tables.items():
+        count = 0
         for row in table.rows:
-            missing[table_id] += any(
-                run.path not in headers for run in row_runs(row, plan.seeds[table_id])
-            )
-    if missing := +missing:
+            runs = row_runs(row, plan.seeds[table_id])
+            count += any(run.path not in headers for run in runs)
+        if count:
+            missing.append(f"{counted(count, 'row')} of {table_id}")
+    if missing:
         scale = plan.profile.scale
-        words = [
-            "recap plan",
-            plan.profile.name.removesuffix(f"_{scale}"),
-            *(["--scale", scale] if scale else []),
-        ]
-        rows = ", ".join(
-            f"{counted(number, 'row')} of {table_id}" for table_id, number in missing.items()
-        )
+        command = f"recap plan {plan.profile.name.removesuffix(f'_{scale}')}"
+        if scale:
+            command += f" --scale {scale}"
         yield from ("", "### Not run yet", "")
-        yield f"{rows}. `{' '.join(words)}` counts the hours of each table."
+        yield f"{', '.join(missing)}. `{command}` counts the hours of each table."
 
 
 def _paragraph(path: Path) -> str:
@@ -243,14 +234,13 @@ def _paragraph(path: Path) -> str:
 
 def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
     """Yield a sentence for each published training whose settings are not its row's."""
-    headers = [
-        read_published(file)[0]
-        for file in published_files(into / PUBLISHED / plan.profile.name).values()
-    ]
     texts: dict[str, str] = {}
-    for header in headers:
+    for file in published_files(into / PUBLISHED / plan.profile.name).values():
+        header, _ = read_published(file)
         texts |= {each.path: each.texts["config.yaml"] for each in header.trainings}
-    for run in (run for run in plan.trained() if run.path in texts):
+    for run in plan.trained():
+        if run.path not in texts:
+            continue
         before = flat(dict(parse(texts[run.path], f"{run.path}/config.yaml") or {}))
         now = flat(run_spec(plan, run).model_dump(mode="json"))
         # `auto` became a precision when the training began.
@@ -272,27 +262,34 @@ def changed_pages(into: Path, params: Path) -> Iterator[str]:
     Yield a sentence for each that differs, or is of other settings.
     """
     for name, scales in read_json(into / PAGES, dict[str, list[str]]).items():
-        page = into / f"{name}.md"
-        with reading(page, missing="make it again", damaged="make it again"):
-            text = page.read_text(encoding="utf-8")
-        plans = [named_plan(params, name, scale=scale) for scale in scales or [None]]
-        for plan in plans:
-            yield from changed_settings(plan, into)
-        with TemporaryDirectory(prefix="recap-pages-") as images:
-            again = docs_page(name, plans, into, Path(images)).splitlines()
-            # Bytes of figures differ between versions of Matplotlib.
-            figures = [file.name for file in Path(images).iterdir()]
-        for file in figures:
-            if not (into / IMAGES / file).is_file():
-                yield f"{page}: has no figure {IMAGES}/{file}; make the page again"
-        for line, (before, now) in enumerate(zip_longest(text.splitlines(), again), 1):
-            if before != now:
-                yield (
-                    f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; "
-                    "make the page again"
-                )
-                break
-    if (readme := readme_of(into)).is_file() and with_tables(
-        text := readme.read_text(encoding="utf-8"), into
-    ) != text:
-        yield f"{readme}: has another table than the page that it names; make the page again"
+        yield from _changed_page(name, scales or [None], into, params)
+    readme = readme_of(into)
+    if readme.is_file():
+        text = readme.read_text(encoding="utf-8")
+        if with_tables(text, into) != text:
+            yield f"{readme}: has another table than the page that it names; make the page again"
+
+
+def _changed_page(
+    name: str, scales: Sequence[str | None], into: Path, params: Path
+) -> Iterator[str]:
+    page = into / f"{name}.md"
+    with reading(page, missing="make it again", damaged="make it again"):
+        text = page.read_text(encoding="utf-8")
+    plans = [named_plan(params, name, scale=scale) for scale in scales]
+    for plan in plans:
+        yield from changed_settings(plan, into)
+    with TemporaryDirectory(prefix="recap-pages-") as images:
+        again = docs_page(name, plans, into, Path(images)).splitlines()
+        # Bytes of figures differ between versions of Matplotlib.
+        figures = [file.name for file in Path(images).iterdir()]
+    for file in figures:
+        if not (into / IMAGES / file).is_file():
+            yield f"{page}: has no figure {IMAGES}/{file}; make the page again"
+    for line, (before, now) in enumerate(zip_longest(text.splitlines(), again), 1):
+        if before != now:
+            yield (
+                f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; "
+                "make the page again"
+            )
+            return

@@ -7,11 +7,13 @@ Axes and numbers are in percent, as in tables.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import fill
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -27,12 +29,12 @@ from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.settings.figures import Figure
 from recap.settings.metrics import score_info
 from recap.settings.tables import column_info
+from recap.statistics.results import RowResult, TableResult
 from recap.statistics.scores import read_metrics
 from recap.tables.colours import COLOURS, colour_of
 from recap.tables.text import plain
 
 CURVE_COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
-SWEEP_COLUMNS = ("metric", "line", "x", "mean", "low", "high", "runs")
 _READ = ("epoch", "loss", "val_cider_d")
 _SCALE = 100  # of validation CIDEr-D, as in tables
 _SECOND = "scst"
@@ -43,32 +45,50 @@ _LEVEL = 0.95
 _MARKERS = "osD^vP*X"
 
 
-def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
-    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` for ``dvc metrics diff``."""
+def write_summary(*, rows: Mapping[str, Sequence[str]], scores: Path, out: Path) -> None:
+    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` for ``dvc metrics diff``.
+
+    ``rows``: ``<table>.<row>`` -> paths of its runs below ``scores``.
+    """
     summary: dict[str, float] = {}
-    for row, runs in spec["rows"].items():  # "<table>.<row>": paths of its runs below `scores`
+    for row, runs in rows.items():
         seeds = [read_metrics(scores / run).scores for run in runs]
         for metric in seeds[0]:
-            values = [value for seed in seeds if (value := seed.get(metric)) is not None]
+            found = [seed.get(metric) for seed in seeds]
+            values = [value for value in found if value is not None]
             if len(values) == len(seeds):  # what is missing is not counted as 0
                 summary[f"{row}.{metric}"] = round(column_info(metric).scale * fmean(values), 6)
     write_json(out, summary)
 
 
-def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
-    """Write the learning curves of all runs:
-    a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`.
+@dataclass(frozen=True)
+class Curve:
+    """A training whose curve is drawn, as :func:`recap.plan.specs.curve_runs` names it."""
 
-    ``spec["runs"]`` is what :func:`recap.plan.specs.curve_runs` returns; labels get their colors in
-    this order.
-    """
-    histories = {run["path"]: _history(runs / run["path"] / "history.csv") for run in spec["runs"]}
-    curves = [
-        histories[run["path"]].assign(**run, start=len(histories.get(run["after"], ())))
-        for run in spec["runs"]
-    ]
+    label: str
+    seed: int
+    stage: str
+    path: str  #: below the folder of all runs
+    after: str | None  #: path of the training of the first stage
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All trainings whose curves are drawn; labels get their colors in this order."""
+
+    runs: list[Curve]
+
+
+def write_curves(*, spec: Curves, runs: Path, out: Path, figure: Path) -> None:
+    """Write the learning curves of all runs:
+    a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`."""
+    histories = {run.path: _history(runs / run.path / "history.csv") for run in spec.runs}
+    curves = []
+    for run in spec.runs:
+        start = len(histories[run.after]) if run.after in histories else 0
+        curves.append(histories[run.path].assign(**vars(run), start=start))
     lines = pd.concat(curves, ignore_index=True)
-    draw_curves(lines, [run["label"] for run in spec["runs"]], figure)
+    draw_curves(lines, [run.label for run in spec.runs], figure)
     values = lines.percent.map(lambda percent: "" if pd.isna(percent) else f"{percent:.6g}")
     lines = lines.assign(val_cider_d=values)[list(CURVE_COLUMNS)]
     write_text(out, csv_text([CURVE_COLUMNS, *lines.to_numpy().tolist()]))
@@ -131,58 +151,66 @@ def _history(path: Path) -> DataFrame:
 def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> None:
     """Draw scores over a setting, such as the share of training pairs:
     one panel per metric, one line per model."""
-    rows: dict[tuple[str, str], Mapping[str, Any]] = {}
+    rows: dict[tuple[str, str], RowResult] = {}
     tables: set[str] = set()
     for line in figure.lines:
         tables |= {point.table for point in line.points}
-    for table in sorted(tables):
+    for table in tables:
         file = statistics / f"{table}.json"
         check(file)
-        rows |= {(table, row["id"]): row for row in read_json(file)["rows"]}
-    numbers = list(_numbers(figure, rows))
-    _draw_sweep(figure, numbers, png)
-    write_text(out, csv_text([SWEEP_COLUMNS, *(map(cell, number) for number in numbers)]))
+        rows |= {(table, row.id): row for row in read_json(file, TableResult).rows}
+    points = list(_points(figure, rows))
+    _draw_sweep(figure, points, png)
+    lines = [map(cell, astuple(point)) for point in points]
+    write_text(out, csv_text([SweepPoint.__annotations__, *lines]))
     record(out)
 
 
-def _numbers(
-    figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> Iterator[tuple[Any, ...]]:
-    """Yield one line of the CSV per metric and point: mean over runs with t interval."""
+@dataclass(frozen=True)
+class SweepPoint:
+    """A metric of a row at a value of the axis: a line of the CSV."""
+
+    metric: str
+    line: str
+    x: float
+    mean: float | None  #: over the runs
+    low: float | None  #: of the t interval of the mean; None of one run
+    high: float | None
+    runs: int
+
+
+def _points(figure: Figure, rows: Mapping[tuple[str, str], RowResult]) -> Iterator[SweepPoint]:
+    """Yield the points of each metric and line."""
     for metric in figure.metrics:
+        scale = score_info(metric).scale
         for line in figure.lines:
             for point in line.points:
                 row = rows.get((point.table, point.row))
-                if row is None or metric not in row["cells"]:
+                if row is None or metric not in row.cells:
                     raise RecapError(
                         f"{point.table}.json: no {metric} of row {point.row!r}; the table needs "
                         "both"
                     )
-                values = [
-                    score_info(metric).scale * value
-                    for value in row["cells"][metric]["values"].values()
-                ]
+                values = [scale * value for value in row.cells[metric].values.values()]
                 mean = fmean(values) if values else None
-                yield metric, plain(line.label), point.x, mean, *_interval(values), len(values)
+                low, high = _interval(values)
+                label = plain(line.label)
+                yield SweepPoint(metric, label, point.x, mean, low, high, len(values))
 
 
-def _interval(values: list[float]) -> tuple[float | None, float | None]:
+def _interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     """Return the t interval of the mean over the runs; of one run there is none."""
-    if len(values) < 2:
+    count = len(values)
+    if count < 2:
         return None, None
-    half = (
-        float(stats.t.ppf((1 + _LEVEL) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-    )
+    half = float(stats.t.ppf((1 + _LEVEL) / 2, count - 1)) * stdev(values) / count**0.5
     return fmean(values) - half, fmean(values) + half
 
 
-def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -> None:
-    table = pd.DataFrame(numbers, columns=SWEEP_COLUMNS).astype(
-        {"mean": float, "low": float, "high": float}
-    )
+def _draw_sweep(figure: Figure, points: Sequence[SweepPoint], png: Path) -> None:
     across = min(_PANELS, len(figure.metrics))
     down = -(-len(figure.metrics) // across)
-    runs = " or ".join(map(str, sorted(set(table.runs) - {0})))
+    runs = " or ".join(map(str, sorted({point.runs for point in points} - {0})))
     bars = (
         f"Mean over runs, bars: 95 % t interval of the mean over {runs} runs; none where there is "
         "one run."
@@ -193,46 +221,46 @@ def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -
     size = 4.2 * across + 1.8, 3.4 * down + 0.9 + 0.18 * (1 + heading.count("\n"))
     drawing = Drawing(figsize=size, dpi=150, layout="constrained")
     panels = drawing.subplots(down, across, squeeze=False)
-    colours = colour_of(line.label for line in figure.lines)
-    ticks = sorted(set(table.x))
     for panel, metric in zip(panels.flat, figure.metrics, strict=False):
-        for index, (label, colour) in enumerate(colours.items()):
-            points = table[(table.metric == metric) & (table.line == plain(label))].dropna(
-                subset="mean"
-            )
-            # Lines stand a little apart, so that no bar hides another.
-            steps = index - (len(colours) - 1) / 2
-            apart = (
-                1.02**steps * points.x
-                if figure.logarithmic
-                else points.x + 0.008 * steps * (ticks[-1] - ticks[0])
-            )
-            ends = [points["mean"] - points.low, points.high - points["mean"]]
-            style = {
-                "color": colour,
-                "marker": _MARKERS[index % len(_MARKERS)],
-                "markersize": 5,
-                "capsize": 3,
-            }
-            panel.errorbar(
-                apart,
-                points["mean"],
-                yerr=ends,
-                label=plain(label) if len(points) else None,
-                **style,
-            )
-        panel.set_title(metric)
-        panel.set_xlabel(figure.x_label)
-        panel.grid(alpha=0.3)
-        if figure.logarithmic:
-            panel.set_xscale("log")
-            panel.minorticks_off()
-        panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        _draw_panel(panel, figure, metric, [each for each in points if each.metric == metric])
     for panel in panels.flat[len(figure.metrics) :]:
         panel.set_axis_off()
     # Labels and titles come from files: a dollar sign is one.
     drawing.suptitle(heading, fontsize=10, wrap=True).set_parse_math(False)
     _save(drawing, panels.flat[0], 2 * across, png)
+
+
+def _draw_panel(panel: Axes, figure: Figure, metric: str, points: Sequence[SweepPoint]) -> None:
+    colours = colour_of(line.label for line in figure.lines)
+    ticks = sorted({point.x for point in points})
+    for index, (label, colour) in enumerate(colours.items()):
+        shown = []
+        for point in points:
+            if point.line == plain(label) and point.runs:
+                shown.append([point.x, point.mean, point.low, point.high])
+        x, mean, low, high = np.array(shown, float).reshape(-1, 4).T  # None is NaN
+        # Lines stand a little apart, so that no bar hides another.
+        steps = index - (len(colours) - 1) / 2
+        apart = x + 0.008 * steps * (ticks[-1] - ticks[0])
+        if figure.logarithmic:
+            apart = 1.02**steps * x
+        panel.errorbar(
+            apart,
+            mean,
+            yerr=[mean - low, high - mean],
+            label=plain(label) if shown else None,
+            color=colour,
+            marker=_MARKERS[index % len(_MARKERS)],
+            markersize=5,
+            capsize=3,
+        )
+    panel.set_title(metric)
+    panel.set_xlabel(figure.x_label)
+    panel.grid(alpha=0.3)
+    if figure.logarithmic:
+        panel.set_xscale("log")
+        panel.minorticks_off()
+    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
 
 
 def _save(drawing: Drawing, axes: Axes, columns: int, png: Path) -> None:

@@ -8,13 +8,12 @@ import platform
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
@@ -31,17 +30,19 @@ from recap.plan.run import Run, file_name, row_runs, series_of
 from recap.plan.run_jobs import is_scored
 from recap.plan.run_plan import RunPlan
 from recap.plan.studies import planned_studies
-from recap.report.pictures import figures, sampled_table
+from recap.report.pictures import ShownFigure, ShownSamples, figures, sampled_table
 from recap.settings import Row, Table
 from recap.statistics.claims import judge_claims
+from recap.statistics.results import CellResult, RowResult, TableResult
 from recap.statistics.scores import read_metrics
+from recap.studies.analysis import StudyResult
 from recap.studies.sheets import read_sheets
 from recap.studies.tables import study_table
 from recap.tables.claims import claims_table
 from recap.tables.formats import environment, latex_table
 from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_table
-from recap.tables.text import Block, Cell, Line, TextTable, plain
+from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
 
 _HOUR = 3600
 _COLUMNS = ("Stage", "Finished", "Planned", "Hours so far")
@@ -66,36 +67,71 @@ class ShownTable:
     full: TextTable | None  #: every test; None where it is preliminary
     why: str = ""  #: why it is preliminary; "": it is not
 
+    @property
+    def title(self) -> str:
+        """That of the table."""
+        return self.paper.title
+
+
+@dataclass(frozen=True)
+class Origins:
+    """What is behind the numbers: names and texts."""
+
+    title: str
+    lines: list[tuple[str, str]]
+
+
+Shown = ShownTable | TextTable | ShownFigure | ShownSamples | Origins
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a section."""
+
+    id: str
+    title: str
+    value: Shown
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section; its kind says how templates show it."""
+
+    id: str
+    title: str
+    kind: str
+    parts: list[Part]
+
 
 def make_report(plan: RunPlan) -> Path:
     """Write a profile's ``report.html``, and ``report.pdf`` where LaTeX is installed."""
     done = progress(plan)
-    own: list[tuple[str, Any]] = []
-    readings: list[tuple[str, Any]] = []
+    own: list[ShownTable] = []
+    readings: list[ShownTable] = []
     signatures: list[str] = []
     for table_id in plan.tables:
         table = shown_table(plan, table_id)
-        part = readings if table_id.endswith(_READINGS) else own
-        part.append((table.paper.title, table))
+        (readings if table_id.endswith(_READINGS) else own).append(table)
         if table.full:
             signatures += table.full.signatures
-    samples = [
-        (plain(table.title), sampled_table(plan, table_id))
-        for table_id, table in plan.tables.items()
-    ]
+    samples = [sampled_table(plan, table_id) for table_id in plan.tables]
+    behind = Origins("Provenance", list(origins(plan, done, signatures)))
     sections = [
-        _section("Claims", "texts", [(table.title, table) for table in _claims(plan)]),
+        _section("Claims", "texts", list(_claims(plan))),
         _section("Tables", "tables", own),
         _section("Readings", "tables", readings),
-        _section("Human studies", "texts", [(table.title, table) for table in _studies(plan)]),
-        _section("Figures", "figures", [(figure.title, figure) for figure in figures(plan)]),
+        _section("Human studies", "texts", list(_studies(plan))),
+        _section("Figures", "figures", figures(plan)),
         _section("Samples", "samples", samples),
-        _section("Cost so far", "texts", [("Cost so far", done.cost)]),
-        _section("Provenance", "origins", [("Provenance", list(origins(plan, done, signatures)))]),
+        _section("Cost so far", "texts", [done.cost]),
+        _section("Provenance", "origins", [behind]),
     ]
     page = Path(plan.files.reports) / "report.html"
-    shown = {"title": f"Report of {plan.profile.name}", "progress": done}
-    shown["sections"] = [section for section in sections if section["parts"]]
+    shown = {
+        "title": f"Report of {plan.profile.name}",
+        "progress": done,
+        "sections": [section for section in sections if section.parts],
+    }
     # Every text is escaped: labels, captions and notes come from files.
     template = environment("html", "recap.report").get_template("report.html")
     write_text(page, template.render(shown))
@@ -110,21 +146,16 @@ def make_report(plan: RunPlan) -> Path:
     return page
 
 
-def _section(title: str, kind: str, parts: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a section; its kind says how templates show it; equal titles get a number."""
+def _section(title: str, kind: str, values: Sequence[Shown]) -> Section:
+    """Return a section; equal titles of its parts get a number."""
     name = title.lower().replace(" ", "-")
-    titles = [each for each, _ in parts]
-    shown = []
-    for number, (each, value) in enumerate(parts, 1):
-        alike = titles[:number].count(each)
-        shown.append(
-            {
-                "id": f"{name}-{number}",
-                "title": each if alike == 1 else f"{each} ({alike})",
-                "value": value,
-            }
-        )
-    return {"id": name, "title": title, "kind": kind, "parts": shown}
+    section = Section(name, title, kind, [])
+    alike = Counter[str]()
+    for number, value in enumerate(values, 1):
+        alike[value.title] += 1
+        again = f" ({alike[value.title]})" if alike[value.title] > 1 else ""
+        section.parts.append(Part(f"{name}-{number}", f"{value.title}{again}", value))
+    return section
 
 
 def _claims(plan: RunPlan) -> Iterator[TextTable]:
@@ -143,7 +174,7 @@ def _studies(plan: RunPlan) -> Iterator[TextTable]:
         if statistics.is_file():
             check(statistics)
             sheets = read_sheets(Path(plan.files.reports) / "studies" / name / "sheets.json")
-            yield study_table(sheets, read_json(statistics))
+            yield study_table(sheets, read_json(statistics, StudyResult))
 
 
 def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
@@ -153,7 +184,7 @@ def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
         return _preliminary(plan, table_id, "its statistics are not made yet")
     check(path)
     try:
-        frame = table_frame(plan.tables[table_id], read_json(path))
+        frame = table_frame(plan.tables[table_id], read_json(path, TableResult))
     except RecapError:
         return _preliminary(plan, table_id, "its statistics are of an earlier version of the table")
     return ShownTable(paper_table(frame), full_table(frame))
@@ -161,8 +192,10 @@ def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
 
 def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
     """Return a table of the means of the runs that are finished, without tests."""
-    table = plan.tables[table_id].model_copy(update={"selections": []})
-    rows, tags = [], []
+    outside = plan.tables[table_id].outside
+    table = plan.tables[table_id].model_copy(update={"selections": [], "outside": []})
+    rows = []
+    tags = []
     for row in table.rows:
         runs = row_runs(row, plan.seeds[table_id])
         done = [run for run in runs if is_scored(plan, run)]
@@ -172,39 +205,33 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
             read_metrics(Path(plan.files.results) / "scores" / run.path).scores for run in done
         ]
         rows.append(_row(table, row, scores))
-    statistics = {
-        "table": table_id,
-        "columns": list(table.columns),
-        "baseline": table.baseline,
-        "images": 0,
-        "seeds": plan.seeds[table_id][:1],
-        "family": {"made": 0, "units": []},
-        "rows": rows,
-        "quoted": [row.model_dump() for row in table.quoted],
-        "not_run": [row.model_dump() for row in table.not_run],
-    }
-    paper = paper_table(table_frame(table.model_copy(update={"outside": []}), statistics))
+    statistics = TableResult.of(table, table_id, plan.seeds[table_id][:1], rows)
+    paper = paper_table(table_frame(table, statistics))
     lines = paper.blocks[-1].lines
-    lines[:] = [replace(line, tag=line.tag or tag) for line, tag in zip(lines, tags, strict=True)]
-    lines += [
-        Line(plain(row.label), [Cell()] * len(table.columns), tag=NOT_YET) for row in table.outside
-    ]
+    for at, tag in enumerate(tags):
+        lines[at] = replace(lines[at], tag=lines[at].tag or tag)
+    for each in outside:
+        lines.append(Line(plain(each.label), [Cell()] * len(table.columns), tag=NOT_YET))
     paper.legend.insert(0, "Means of the runs that are finished; no difference is tested.")
     paper.notes = ["In percent."]
     return ShownTable(paper, None, why)
 
 
-def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> dict[str, Any]:
+def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> RowResult:
     """Return the statistics of a row of which only means are known."""
     cells = {}
     for column in table.columns:
-        values = [value for each in scores if (value := each.get(column)) is not None]
-        mean = {"mean": fmean(values) if values else None, "n": len(values), "reason": None}
-        cells[column] = {**mean, "printed_percent": row.printed.get(column), "comparison": None}
-    return {**row.model_dump(), "as_printed": row.as_printed, "cells": cells, "signatures": {}}
+        found = [each.get(column) for each in scores]
+        values = [value for value in found if value is not None]
+        cells[column] = CellResult(
+            mean=fmean(values) if values else None,
+            n=len(values),
+            printed_percent=row.printed.get(column),
+        )
+    return RowResult.of(row, cells)
 
 
-def _compile(shown: dict[str, Any], out: Path) -> str:
+def _compile(shown: Mapping[str, object], out: Path) -> str:
     """Write the PDF, or return why there is none."""
     program = shutil.which("pdflatex")
     if program is None:
@@ -245,49 +272,75 @@ def _compile(shown: dict[str, Any], out: Path) -> str:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """What a training recorded of itself, in ``training.json``."""
+
+    seconds: float
+    features: str
+    feature_hash: str
+    git_commit: str = ""
+    torch: str = ""
+    device: str = ""
+    threads: int | str = ""
+
+
+@dataclass(frozen=True)
 class Progress:
     """How far a profile is."""
 
     #: a line for each training stage: seeds finished and planned, hours taken
     cost: TextTable
-    records: list[dict[str, Any]]  #: ``training.json`` of each finished training
+    trained: list[Trained]  #: the finished trainings
     complete: bool  #: whether all trainings and evaluations are finished
     sentence: str  #: how many are
 
 
 def progress(plan: RunPlan) -> Progress:
     """Return how far a plan is, from the files of its runs."""
-    labels = plan.labels()
     trained = plan.trained()
+    done: dict[Run, Trained] = {}
+    for run in trained:
+        file = Path(plan.files.results) / "runs" / run.path / "training.json"
+        if file.is_file():
+            done[run] = read_json(file, Trained)
     scored = plan.scored()
-    files = {run: Path(plan.files.results) / "runs" / run.path / "training.json" for run in trained}
-    records = {
-        run: read_json(file, dict[str, Any]) for run, file in files.items() if file.is_file()
-    }
-    took = sum(each["seconds"] for each in records.values()) / _HOUR
-    cost = TextTable("Cost so far", "", [(name, name) for name in _COLUMNS], "paper")
-    cost.legend = [f"The finished trainings took {took:,.2f} hours."]
-    series, lines = dict[str, list[Run]](), list[Line]()
-    order = list(dict.fromkeys(labels.values()))
-    for run in sorted(
-        trained, key=lambda run: (order.index(labels[series_of(run.path)]), run.stage != "xe")
-    ):
-        series.setdefault(series_of(run.path), []).append(run)
-    for name, runs in series.items():
-        done = [records[run]["seconds"] / _HOUR for run in runs if run in records]
-        texts = [runs[0].stage, str(len(done)), str(len(runs)), f"{sum(done):.2f}"]
-        lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
-    cost.blocks = [Block("", lines)]
-    trainings, evaluations = counted(len(trained), "training"), counted(len(scored), "evaluation")
     evaluated = sum(is_scored(plan, run) for run in scored)
-    if len(records) == len(trained) and evaluated == len(scored):
-        return Progress(
-            cost, list(records.values()), True, f"All {trainings} and {evaluations} finished."
+    trainings = counted(len(trained), "training")
+    evaluations = counted(len(scored), "evaluation")
+    complete = len(done) == len(trained) and evaluated == len(scored)
+    sentence = f"All {trainings} and {evaluations} finished."
+    if not complete:
+        sentence = (
+            f"Partial: {len(done):,} of {trainings} and {evaluated:,} of {evaluations} finished."
         )
-    partial = (
-        f"Partial: {len(records):,} of {trainings} and {evaluated:,} of {evaluations} finished."
-    )
-    return Progress(cost, list(records.values()), False, partial)
+    return Progress(_cost(plan, trained, done), list(done.values()), complete, sentence)
+
+
+def by_series(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Return the runs of each series."""
+    series: dict[str, list[Run]] = {}
+    for run in runs:
+        series.setdefault(series_of(run.path), []).append(run)
+    return series
+
+
+def _cost(plan: RunPlan, trained: Sequence[Run], done: Mapping[Run, Trained]) -> TextTable:
+    """Return the hours of finished trainings, a line for each stage of a row."""
+    labels = plan.labels()
+    order = list(labels.values())
+    series = by_series(trained)
+    names = sorted(series, key=lambda name: series[name][0].stage != "xe")
+    lines = []
+    for name in sorted(names, key=lambda name: order.index(labels[name])):
+        runs = series[name]
+        hours = [done[run].seconds / _HOUR for run in runs if run in done]
+        texts = [runs[0].stage, str(len(hours)), str(len(runs)), f"{sum(hours):.2f}"]
+        lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
+    took = sum(each.seconds for each in done.values()) / _HOUR
+    cost = TextTable("Cost so far", "", columns_of(_COLUMNS), "paper")
+    cost.legend = [f"The finished trainings took {took:,.2f} hours."]
+    cost.blocks = [Block("", lines)]
+    return cost
 
 
 def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -299,21 +352,18 @@ def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterato
         f"recap {VERSION}{versions}, Python {platform.python_version()}, commit {commit()}",
     )
     for key, name in _OF_A_TRAINING.items():
-        counts = Counter(str(each[key]) for each in done.records if key in each)
-        if counts:
-            values = (
-                f"{value} ({counted(count, 'training')})" for value, count in counts.most_common()
-            )
+        counts = Counter(str(getattr(each, key)) for each in done.trained)
+        del counts[""]
+        values = [
+            f"{value} ({counted(count, 'training')})" for value, count in counts.most_common()
+        ]
+        if values:
             yield f"Trainings: {name}", "; ".join(values)
     for dataset in plan.datasets():
-        yield (
-            f"Data set {dataset}",
-            _data_set(Path(plan.files.of("corpus", dataset=dataset)["corpus"])),
-        )
-    for name, digest in sorted(
-        {(str(each["features"]), str(each["feature_hash"])) for each in done.records}
-    ):
-        yield f"Features {name}", f"hash {digest}"
+        corpus = Path(plan.files.of("corpus", dataset=dataset)["corpus"])
+        yield f"Data set {dataset}", _data_set(corpus)
+    for features, digest in sorted({(each.features, each.feature_hash) for each in done.trained}):
+        yield f"Features {features}", f"hash {digest}"
     yield from (("Signature", text) for text in dict.fromkeys(signatures))
 
 

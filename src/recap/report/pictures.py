@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from recap.core.errors import MetricError
 from recap.core.files import write_text
@@ -18,10 +17,10 @@ from recap.plan.data_jobs import pictures
 from recap.plan.run import baseline, file_name, row_runs
 from recap.plan.run_jobs import is_scored
 from recap.plan.run_plan import RunPlan
-from recap.statistics.scores import not_comparable
+from recap.statistics.scores import check_comparable
 from recap.tables.contact_sheet import data_address, photo_address
 from recap.tables.formats import environment
-from recap.tables.samples import ScoredCaptions, choose_samples
+from recap.tables.samples import Sample, ScoredCaptions, choose_samples
 from recap.tables.text import plain
 
 _EDGE, _GALLERY_EDGE = 480, 320  # pixels of a photo's longer edge in the report and in the gallery
@@ -61,38 +60,43 @@ class ShownFigure:
 def figures(plan: RunPlan) -> list[ShownFigure]:
     """Return the figures that are drawn, in the order of the plan, the learning curves last."""
     folder = Path(plan.files.reports) / "figures"
-    planned: dict[str, tuple[str, str]] = {}
+    shown = []
     for name, figure in plan.figures.items():
-        planned[f"{file_name(name)}.png"] = (plain(figure.title), plain(figure.scale))
+        file = folder / f"{file_name(name)}.png"
+        shown.append(ShownFigure(file, plain(figure.title), plain(figure.scale)))
     for drawn in plan.model_figures:
-        for file, title in drawn.files.items():
+        caption = plain(drawn.settings.caption).replace("``", "")  # marks of code
+        of_table, _, scale = plain(drawn.heading).partition(" | ")
+        for name, title in drawn.files.items():
             if title:
-                caption = plain(drawn.settings.caption).replace("``", "")  # marks of code
-                of_table, _, scale = plain(drawn.heading).partition(" | ")
-                planned[file] = (
-                    f"{title[:1].upper()}{title[1:]}: {of_table}",
-                    f"{caption} {scale}".strip(),
-                )
-    planned["curves.png"] = ("Learning curves", _CURVES)
-    return [
-        ShownFigure(folder / file, *titles)
-        for file, titles in planned.items()
-        if (folder / file).is_file()
-    ]
+                heading = f"{title[:1].upper()}{title[1:]}: {of_table}"
+                shown.append(ShownFigure(folder / name, heading, f"{caption} {scale}".strip()))
+    shown.append(ShownFigure(folder / "curves.png", "Learning curves", _CURVES))
+    return [figure for figure in shown if figure.file.is_file()]
 
 
-def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
-    """Return the samples of a table with their photos,
-    its contact sheet if it is drawn, and why there are none."""
+@dataclass(frozen=True)
+class ShownSamples:
+    """The samples of a table with the addresses of their photos, if these are there."""
+
+    title: str
+    sheet: Path | None  #: the contact sheet, where it is drawn
+    samples: list[tuple[Sample, str]]
+    why: str = ""  #: why there are none
+
+
+def sampled_table(plan: RunPlan, table_id: str) -> ShownSamples:
+    """Return the samples of a table of the rows that are scored."""
     table = plan.tables[table_id]
+    title = plain(table.title)
     seeds = plan.seeds[table_id]
     name = file_name(table_id)
-    sheet = Path(plan.files.reports) / "figures" / f"{name}_captions.png"
-    dataset = baseline(table).dataset
-    shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
+    drawn = Path(plan.files.reports) / "figures" / f"{name}_captions.png"
+    sheet = drawn if drawn.is_file() else None
     rows = [row for row in table.rows if is_scored(plan, row_runs(row, seeds)[0])]
     if not rows:
-        return shown | {"why": "no row is scored yet"}
+        return ShownSamples(title, sheet, [], "no row is scored yet")
+    dataset = baseline(table).dataset
     if len(rows) < len(table.rows):  # rows from outside wait for all others
         ids = {row.id for row in rows}
         examples = table.examples if table.examples and table.examples.row in ids else None
@@ -106,11 +110,23 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
         log.warning(
             f"{missing[0]}: no such folder or zip, so the samples are shown without their photos"
         )
-        return shown | {"samples": [(sample, None) for sample in samples]}
-    source = pictures_of(corpus, roots)
-    return shown | {
-        "samples": [(each, photo_address(read_photo(source, each.file), _EDGE)) for each in samples]
-    }
+    source = None if missing else pictures_of(corpus, roots)
+    shown = []
+    for sample in samples:
+        photo = photo_address(read_photo(source, sample.file), _EDGE) if source else ""
+        shown.append((sample, photo))
+    return ShownSamples(title, sheet, shown)
+
+
+@dataclass(frozen=True)
+class ComparedPhoto:
+    """A photo of the gallery; captions and scores ``[systems, metrics]`` of all systems."""
+
+    id: int
+    src: str  #: its address; "": there are no photos
+    references: list[str]
+    captions: list[str]
+    scores: list[list[float]]
 
 
 def write_gallery(
@@ -122,61 +138,46 @@ def write_gallery(
     ``systems``: label -> folder of its scores. Without folders or zips of photos the page has none.
     """
     table = Corpus.read(corpus)
-    scored = {label: ScoredCaptions.read(folder) for label, folder in systems.items()}
-    first_label, first = next(iter(scored.items()))
-    _check_comparable(scored)
+    scored = [ScoredCaptions.read(folder, label) for label, folder in systems.items()]
+    first = scored[0]
+    for each in scored:
+        same_images = set(each.captions) == set(first.captions)
+        check_comparable(
+            first.label, first.signature, each.label, each.signature, same_images=same_images
+        )
     references = table.captions(first.split)
     unknown = sorted(set(first.captions) - set(references))
     if unknown:
         raise MetricError(
-            f"{corpus}: has no test image {unknown[0]}, which {plain(first_label)!r} describes"
+            f"{corpus}: has no test image {unknown[0]}, which {first.label!r} describes"
         )
     ids = sorted(first.captions)
+    places = generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False)
     metrics = list(first.scores)
-    for each in scored.values():
+    for each in scored:
         metrics = [name for name in metrics if name in each.scores]
-    drawn = sorted(
-        generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False).tolist()
-    )
-    source, names = pictures_of(corpus, images) if images else None, table.files()
+    source = pictures_of(corpus, images) if images else None
+    names = table.files()
     photos = []
-    for image in (ids[place] for place in drawn):
+    for image in (ids[place] for place in sorted(places.tolist())):
         scores = []
-        for each in scored.values():
+        for each in scored:
             scores.append([round(each.scores[name][image], 2) for name in metrics])
-        photo = photo_address(read_photo(source, names[image]), _GALLERY_EDGE) if source else ""
-        photos.append(
-            {
-                "id": image,
-                "src": photo,
-                "references": list(map(plain, references[image])),
-                "captions": [plain(each.captions[image]) for each in scored.values()],
-                "scores": scores,
-            }
+        photo = ComparedPhoto(
+            id=image,
+            src=photo_address(read_photo(source, names[image]), _GALLERY_EDGE) if source else "",
+            references=list(map(plain, references[image])),
+            captions=[plain(each.captions[image]) for each in scored],
+            scores=scores,
         )
-    share = (
-        "all" if len(drawn) == len(ids) else f"a random sample of {len(drawn):,} of {len(ids):,}"
-    )
+        photos.append(photo)
+    share = f"a random sample of {len(photos):,} of {len(ids):,}"
+    if len(photos) == len(ids):
+        share = "all"
     about = (
         f"{plain(table.dataset)}, split {first.split}: {share} images. Scores are of one image, on "
         "the scale of tables."
     )
-    shown = {
-        "about": about,
-        "systems": [plain(label) for label in systems],
-        "metrics": metrics,
-        "photos": photos,
-    }
-    write_text(out, environment("html", "recap.report").get_template("gallery.html").render(shown))
-
-
-def _check_comparable(scored: Mapping[str, ScoredCaptions]) -> None:
-    """Refuse systems that cannot be compared with the first."""
-    first_label, first = next(iter(scored.items()))
-    for label, each in scored.items():
-        reason = not_comparable(first.signature, each.signature)
-        if reason or set(each.captions) != set(first.captions):
-            why = reason or "their images differ"
-            raise MetricError(
-                f"{plain(first_label)!r} and {plain(label)!r} cannot be compared: {why}"
-            )
+    template = environment("html", "recap.report").get_template("gallery.html")
+    labels = [each.label for each in scored]
+    write_text(out, template.render(about=about, systems=labels, metrics=metrics, photos=photos))

@@ -134,48 +134,45 @@ def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Imag
     metrics = read_metrics(folder)
     captions = read_captions(folder, metrics.split)
     columns = read_image_scores(folder, metrics.split)
-    ids = columns.pop("image_id").tolist()
-    values = zip(*(column.tolist() for column in columns.values()), strict=True)
-    scores = {
-        each: dict(zip(columns, of_image, strict=True))
-        for each, of_image in zip(ids, values, strict=True)
-    }
+    values = {name: column.tolist() for name, column in columns.items()}
+    images = []
+    for at, image in enumerate(values.pop("image_id")):
+        scores = {name: of_images[at] for name, of_images in values.items()}
+        images.append(Image(image, captions[image], scores))
     parts = scored.parts() if isinstance(scored, Run) else []
     stages: dict[str, None] = {}
     for part in parts:
         stages |= dict.fromkeys(stage.path for stage in plan.stages(part))
     behind = [_training(Path(plan.files.results) / "runs", path) for path in stages]
-    scorer = parse_signature(metrics.signature)
-    sources = {
-        "recap": scorer,
-        "pycocoevalcap": scorer,
-        **({"torch": behind[-1].training} if behind else {}),
-    }
-    versions = {name: str(source.get(name, "unknown")) for name, source in sources.items()}
-    images = [Image(each, captions[each], scores[each]) for each in ids]
-    values = read_json(folder / "metrics.json")
+    versions = {"python": platform.python_version()}
+    for name in ("recap", "pycocoevalcap"):
+        versions[name] = parse_signature(metrics.signature).get(name, "unknown")
+    if behind:
+        versions["torch"] = str(behind[-1].training.get("torch", "unknown"))
+    corpus = read_json(folder / "metrics.json")
     references = Corpus.read(plan.files.of("corpus", dataset=scored.dataset)["corpus"]).captions(
         metrics.split
     )
     header = Header(
-        metrics=values,
+        metrics=corpus,
         seed=parts[0].seed if len(parts) == 1 else None,
         captions_sha256=captions_hash(images),
-        scores_sha256=scores_hash(values, images),
+        scores_sha256=scores_hash(corpus, images),
         references_sha256=references_hash(references),
         trainings=behind,
-        versions={"python": platform.python_version(), **versions},
+        versions=versions,
     )
     return header, images
 
 
 def _training(runs: Path, path: str) -> Training:
-    file = runs / path / "training.json"
+    folder = runs / path
+    file = folder / "training.json"
     for name in (file.name, *_TEXTS):
-        check(file.with_name(name))
+        check(folder / name)
     values = read_json(file, dict[str, Any])
-    with reading(file.with_name(_TEXTS[0]), missing="train this run first"):
-        texts = {name: file.with_name(name).read_text(encoding="utf-8") for name in _TEXTS}
+    with reading(folder / _TEXTS[0], missing="train this run first"):
+        texts = {name: (folder / name).read_text(encoding="utf-8") for name in _TEXTS}
     finished = datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
     return Training(path, values["seconds"] * values.get("threads", 1), values, texts, finished)
 
@@ -187,35 +184,30 @@ def _write(path: Path, lines: Sequence[Any]) -> None:
         temporary.write_bytes(gzip.compress(content, compresslevel=9, mtime=0))
 
 
-def _read(path: Path, *kinds: Any) -> list[Any]:
-    """Return the lines of a file, which are of these kinds; the further ones are of the last."""
-    with reading(path, missing=_AGAIN, damaged=_AGAIN):
-        lines = gzip.decompress(path.read_bytes()).splitlines()
-    numbered = enumerate(lines)
-    return [
-        parse_json(text, f"{path}: line {at + 1}", kinds[min(at, len(kinds) - 1)])
-        for at, text in numbered
-    ]
-
-
 def read_published(path: Path) -> tuple[Header, list[Image]]:
     """Return what is published of a run; captions and scores have its header's hashes."""
-    lines = _read(path, Header, Image)
-    if len(lines) < 2 or any(image.scores.keys() != lines[1].scores.keys() for image in lines[2:]):
+    with reading(path, missing=_AGAIN, damaged=_AGAIN):
+        first, *lines = gzip.decompress(path.read_bytes()).splitlines()
+    header: Header = parse_json(first, f"{path}: line 1", Header)
+    images: list[Image] = []
+    for number, line in enumerate(lines, start=2):
+        images.append(parse_json(line, f"{path}: line {number}", Image))
+    if not images or any(image.scores.keys() != images[0].scores.keys() for image in images):
         raise DataError(f"{path}: has no images, or not the same scores of each; {_AGAIN}")
-    header, images = lines[0], lines[1:]
-    if captions_hash(images) != header.captions_sha256:
-        raise DataError(f"{path}: its captions are not those that were published; {_AGAIN}")
-    if scores_hash(header.metrics, images) != header.scores_sha256:
-        raise DataError(f"{path}: its scores are not those that were published; {_AGAIN}")
+    hashes = {
+        "captions": (header.captions_sha256, captions_hash(images)),
+        "scores": (header.scores_sha256, scores_hash(header.metrics, images)),
+    }
+    for what, (before, now) in hashes.items():
+        if before != now:
+            raise DataError(f"{path}: its {what} are not those that were published; {_AGAIN}")
     return header, images
 
 
 def metrics_of(header: Header, file: Path) -> Metrics:
     """Return the corpus scores of a published run."""
-    metrics: Metrics = parse_json(
-        json.dumps(header.metrics).encode(), f"{file}: line 1: metrics", Metrics
-    )
+    text = json.dumps(header.metrics).encode()
+    metrics: Metrics = parse_json(text, f"{file}: line 1: metrics", Metrics)
     return metrics
 
 
@@ -229,7 +221,8 @@ def published_files(folder: Path) -> dict[str, Path]:
 def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str, Header]]]:
     """Yield a plan with results from published files,
     in a temporary folder, and the headers of its runs by path."""
-    files, seeds = published_files(published / plan.profile.name), dict(plan.seeds)
+    files = published_files(published / plan.profile.name)
+    seeds = dict(plan.seeds)
     for table_id, table in plan.tables.items():
         missing = {run.seed for run in plan.table_runs(table_id) if run.path not in files}
         # Those that all rows are published with, if there are any.
@@ -252,7 +245,8 @@ def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str
 def _restore(file: Path, path: str, results: Path) -> Header:
     """Write the files of a run and of its trainings as jobs leave them, and return its header."""
     header, images = read_published(file)
-    metrics, folder = metrics_of(header, file), results / "scores" / path
+    metrics = metrics_of(header, file)
+    folder = results / "scores" / path
     captions = [{"image_id": each.id, "caption": each.caption} for each in images]
     scores = pa.Table.from_pylist([{"image_id": each.id, **each.scores} for each in images])
     write_json(folder / f"captions.{metrics.split}.json", captions)
@@ -330,7 +324,8 @@ def changed_scores(file: Path, corpus: Corpus) -> Iterator[str]:
     """
     header, images = read_published(file)
     of_run = metrics_of(header, file)
-    published, references = of_run.scores, corpus.captions(of_run.split)
+    published = of_run.scores
+    references = corpus.captions(of_run.split)
     if references_hash(references) != header.references_sha256:
         yield f"{file}: was scored by other reference captions than those of {corpus.dataset} here"
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from recap.models.explained import Note, explained
 from recap.runs.folder import run_model_config
 from recap.share.captioner import PhotoCaptioner
 from recap.share.photos import Photo, name_of, read_photo
-from recap.tables.contact_sheet import Box, shaded
+from recap.tables.contact_sheet import Box, data_address, shaded
 from recap.tables.formats import environment
 from recap.tables.text import plain
 
@@ -93,4 +92,4 @@ def write_explanations(explanations: Iterable[Explanation], run: str, out: Path)
 def _jpeg(picture: Image) -> str:
     file = io.BytesIO()
     picture.save(file, "JPEG", quality=_QUALITY)
-    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return data_address(file.getvalue(), "image/jpeg")

@@ -14,7 +14,6 @@ import yaml
 from recap.core.checksums import record
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import atomic_path, write_text
-from recap.plan.records import read_tables
 from recap.plan.run import row_setting
 from recap.runs.folder import CONFIG, read_weights
 from recap.settings.metrics import score_info
@@ -29,6 +28,7 @@ from recap.share.run_files import (
     scores_of,
     write_extractors,
 )
+from recap.statistics.results import read_tables
 from recap.statistics.scores import read_metrics
 from recap.tables.formats import markdown_text
 from recap.tables.text import plain
@@ -84,7 +84,8 @@ def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
 
 def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
     """Return a run's card as Markdown with the hub's header: what it is, how good, its use."""
-    kind, search = str(spec["model_settings"]["kind"]), files.decoding
+    kind = str(spec["model_settings"]["kind"])
+    search = files.decoding
     header: dict[str, Any] = {
         "library_name": "recap",
         "pipeline_tag": "image-to-text",
@@ -93,11 +94,10 @@ def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
         "license_name": "see-licenses-of-the-data",
     }
     results = results_of(files.run)
-    scales = [
-        _safe(table["scale"])
-        for table in (read_tables(results) if results else ())
-        if row_setting(spec) in map(row_setting, table["rows"])
-    ]
+    scales = []
+    for table in read_tables(results) if results else []:
+        if row_setting(spec) in {row_setting(vars(row)) for row in table.rows}:
+            scales.append(_safe(table.scale))
     sections = [
         f"# {_safe(files.name)}",
         f"A model of kind `{kind}` that captions images, trained with recap on the data set "

@@ -24,7 +24,7 @@ from recap.core.errors import ConfigError, FeatureError, MissingFeatures, RecapE
 from recap.core.files import atomic_path, reading
 from recap.data.vocabulary import AnyVocabulary, load_vocabulary
 from recap.features.store import CHANNEL_SCALE, FeatureStore
-from recap.plan.records import noted_inputs, read_tables
+from recap.plan.records import noted_inputs
 from recap.plan.run import labels, row_setting
 from recap.runs.folder import CONFIG, check_inputs
 from recap.runs.inputs import hub_file
@@ -32,6 +32,7 @@ from recap.settings.features import FEATURES as KINDS
 from recap.settings.features import FeaturesConfig
 from recap.settings.params import read_mapping, validate
 from recap.settings.recipes import DecodingSettings
+from recap.statistics.results import read_tables
 from recap.statistics.scores import read_metrics
 
 VOCABULARY, FEATURES, WEIGHTS = "vocabulary.json", "features.json", "model.safetensors"
@@ -161,8 +162,8 @@ def _name(made_from: _MadeFrom, results: Path | None) -> str:
     """Return what a run is called: its row in the tables of its results, seed and stage."""
     spec = made_from.spec
     series = f"{row_setting(vars(spec))}/{made_from.stage}"
-    tables = {table["table"]: table["rows"] for table in read_tables(results)} if results else {}
-    label = labels(tables, [series])[series]
+    tables = read_tables(results) if results else []
+    label = labels({each.table: map(vars, each.rows) for each in tables}, [series])[series]
     if made_from.released:
         return f"{label} {made_from.released.file}"
     return f"{label} seed {spec.seed} {made_from.stage}"

@@ -22,10 +22,10 @@ from recap.core.documents import HINT, read_json
 from recap.core.errors import DamagedFile, RecapError, UnknownName, nearest
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
-from recap.plan.records import read_tables
 from recap.plan.run import labels, row_setting, series_of, setting_names
 from recap.settings.params import flat, read_mapping, validate
 from recap.settings.tables import STAGE_NAMES, column_info
+from recap.statistics.results import read_tables
 from recap.statistics.scores import read_metrics
 from recap.tables.text import plain
 
@@ -83,22 +83,24 @@ class Record:
 
 def read_runs(profile: str, results: Path) -> list[Record]:
     """Return the records of all finished runs below ``results``, by labels of the tables' rows."""
-    runs, tables = results / "runs", read_tables(results)
+    runs = results / "runs"
+    tables = read_tables(results)
     paths = [
         file.parent.relative_to(runs).as_posix()
         for file in sorted(runs.glob("*/*/*/*@*/seed-*/*/training.json"))
     ]
-    names = labels({table["table"]: table["rows"] for table in tables}, map(series_of, paths))
+    rows = {table.table: map(vars, table.rows) for table in tables}
+    names = labels(rows, map(series_of, paths))
     descriptions: dict[str, str] = {}
     for table in tables:
-        for row in table["rows"]:
+        for row in table.rows:
             sentence = (
-                f"**{row['label']}** in table `{table['table']}`: {table['title']}.\n\n"
-                f"{table['scale']}\n\n"
+                f"**{row.label}** in table `{table.table}`: {table.title}.\n\n{table.scale}\n\n"
             )
-            text = descriptions.setdefault(row_setting(row), "")
+            setting = row_setting(vars(row))
+            text = descriptions.setdefault(setting, "")
             if sentence not in text:
-                descriptions[row_setting(row)] = text + sentence
+                descriptions[setting] = text + sentence
     return [
         _run_record(profile, path, results, names[series_of(path)], descriptions) for path in paths
     ]

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from recap.core.errors import counted
-from recap.plan.run import row_runs
+from recap.plan.run import Run, row_runs
 from recap.settings import Row, Table
 from recap.settings.metrics import score_info, server_names
 from recap.settings.specs import ClaimsSpec, PrintedTable
 from recap.settings.tables import STAGE_NAMES, Check, Claim, column_info
-from recap.statistics.comparison import SIGNIFICANT, UNITS, Sample, compare_rows, correct
+from recap.statistics.comparison import SIGNIFICANT, Sample, compare_rows, correct
+from recap.statistics.results import Comparison
 from recap.statistics.scores import NO_IMAGES, RowScores, collect
 
 HOLDS, FAILS, UNTOLD, NOT_RUN = "holds", "does not hold", "cannot be told", "not run"
@@ -39,9 +39,7 @@ class ComparisonVerdict:
     p: float | None = None  # Holm's over the comparisons of the claim, the largest of three tests
     planned: bool = True  # whether the scale makes the rows at all
     runs: int = 0  # of the row
-    tests: dict[str, Any] | None = (
-        None  # what `compare_rows` gave, where the rows could be compared
-    )
+    tests: Comparison | None = None  # where the rows could be compared
 
 
 @dataclass(frozen=True)
@@ -105,12 +103,10 @@ def verdict_of(comparisons: Sequence[ComparisonVerdict]) -> str:
 def _compare(check: Check, spec: ClaimsSpec, scores: Path) -> list[ComparisonVerdict]:
     """Return the comparisons of a check, or why there are none."""
     name = _table_read(check, spec)
-    opponents = check.rows or [check.quoted or f"{check.printed:g}"]
-    every = [
-        ComparisonVerdict(check, name, metric, other)
-        for metric in check.metrics
-        for other in opponents
-    ]
+    every = []
+    for metric in check.metrics:
+        for other in check.rows or [check.quoted or f"{check.printed:g}"]:
+            every.append(ComparisonVerdict(check, name, metric, other))
     if name not in spec.tables:
         return _not_planned(every, "its table is not made at this scale")
     table = spec.tables[name].table
@@ -134,9 +130,13 @@ def _compare_runs(
     planned: list[ComparisonVerdict], rows: list[Row], spec: ClaimsSpec, scores: Path
 ) -> list[ComparisonVerdict]:
     """Return the comparisons of a check whose rows are run at this scale."""
-    check, name = planned[0].check, planned[0].table
-    table, seeds = spec.tables[name].table, spec.tables[name].seeds
-    runs = [run for row in rows for run in row_runs(row, seeds)]
+    check = planned[0].check
+    name = planned[0].table
+    table = spec.tables[name].table
+    seeds = spec.tables[name].seeds
+    runs: list[Run] = []
+    for row in rows:
+        runs += row_runs(row, seeds)
     finished = sum((scores / run.path / "metrics.json").exists() for run in runs)
     if finished < len(runs):
         return _without_test(planned, NOT_RUN, f"{finished} of {len(runs)} runs of {name}")
@@ -148,7 +148,8 @@ def _compare_runs(
 
 def _table_read(check: Check, spec: ClaimsSpec) -> str:
     """Return the table that a check is read from: its own, or the one in its place."""
-    own, other = spec.tables.get(check.table), spec.tables.get(check.in_place or "")
+    own = spec.tables.get(check.table)
+    other = spec.tables.get(check.in_place or "")
     if check.in_place is None or other is None:
         return check.table
     # The other one is read where the check's own is missing, or has one seed and so no verdict.
@@ -190,13 +191,12 @@ def _test(
 
     ``printed``: what is printed in the check's table, where another one is in its place.
     """
-    check, own = comparison.check, scores[comparison.check.row]
+    check = comparison.check
+    own = scores[check.row]
     if check.rows:
         tested = _against_row(comparison, own, scores[comparison.against])
-    elif check.quoted:
-        tested = _against_quoted(comparison, own, table)
     else:
-        tested = _against_number(comparison, own, check.printed)
+        tested = _against_number(comparison, own, table)
     if not tested.tests:
         return tested
     numbers = {row.id: row.printed for row in table.rows}
@@ -223,31 +223,24 @@ def _against_row(
     comparison: ComparisonVerdict, own: RowScores, other: RowScores
 ) -> ComparisonVerdict:
     """Add one metric's tests against another row."""
+    metric = comparison.metric
     comparison = replace(comparison, against=other.row.label)
     for side in (other, own):
-        if not side.values.get(comparison.metric):
-            return replace(
-                comparison, why=f"{comparison.metric}: {side.reasons.get(comparison.metric)}"
-            )
-    return _tested(comparison, own.sample(comparison.metric), other.sample(comparison.metric))
-
-
-def _against_quoted(
-    comparison: ComparisonVerdict, own: RowScores, table: Table
-) -> ComparisonVerdict:
-    """Add one metric's tests against the number of a row that the paper quotes."""
-    for row in table.quoted:
-        if row.id == comparison.against:
-            number = row.printed.get(comparison.metric)
-            return _against_number(replace(comparison, against=row.label), own, number)
-    return _against_number(comparison, own, None)
+        if not side.values.get(metric):
+            return replace(comparison, why=f"{metric}: {side.reasons.get(metric)}")
+    return _tested(comparison, own.sample(metric), other.sample(metric))
 
 
 def _against_number(
-    comparison: ComparisonVerdict, own: RowScores, number: float | None
+    comparison: ComparisonVerdict, own: RowScores, table: Table
 ) -> ComparisonVerdict:
     """Add one metric's tests against a printed number, taken as every image's and run's."""
     metric = comparison.metric
+    number = comparison.check.printed
+    for row in table.quoted:
+        if row.id == comparison.check.quoted:
+            comparison = replace(comparison, against=row.label)
+            number = row.printed.get(metric)
     if not own.values.get(metric):
         return replace(comparison, why=f"{metric}: {own.reasons.get(metric)}")
     if number is None:
@@ -267,33 +260,37 @@ def _tested(comparison: ComparisonVerdict, own: Sample, base: Sample) -> Compari
 
 def judge(compared: Sequence[ComparisonVerdict]) -> list[ComparisonVerdict]:
     """Judge a claim's tested comparisons, Holm's family, as a table marks its rows."""
-    correct([each.tests for each in compared if each.tests])
+    family = correct([each.tests for each in compared if each.tests])
     level = SIGNIFICANT / max(1, len(compared))
-    return [_with_verdict(each, each.tests, level) for each in compared if each.tests]
+    judged = []
+    for each, tests in zip(compared, family, strict=True):
+        judged.append(_with_verdict(each, tests, level))
+    return judged
 
 
-def _with_verdict(
-    each: ComparisonVerdict, tests: Mapping[str, Any], level: float
-) -> ComparisonVerdict:
+def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> ComparisonVerdict:
     """Return a comparison with its numbers and its verdict.
 
     ``level`` is what Holm asks of the smallest p.
     """
-    check, scale, joint = each.check, column_info(each.metric).scale, tests["joint"]
-    comparison = replace(each, difference=scale * tests["difference"], p=joint["p_holm"])
+    scale = column_info(each.metric).scale
+    comparison = replace(
+        each, tests=tests, difference=scale * tests.difference, p=tests.joint.p_holm
+    )
     if (interval := _interval(tests, SIGNIFICANT)) is not None:
         comparison = replace(comparison, low=scale * interval[0], high=scale * interval[1])
-    if joint["p"] is None:
-        reasons = (tests[key]["reason"] for key in ("welch", "paired", "joint"))
-        return replace(comparison, why=next(filter(None, reasons)))
+    if tests.joint.p is None:
+        why = tests.welch.reason or tests.paired.reason or tests.joint.reason or ""
+        return replace(comparison, why=why)
+    check = each.check
     if check.within is not None:
         return _reached(comparison, check.within, _interval(tests, level) or (0.0, 0.0))
-    if not tests["mark"]:
+    if not tests.mark:
         return replace(
             comparison,
             why="the difference is not significant over images and runs with these seeds",
         )
-    higher = scale * tests["difference"] > 0
+    higher = scale * tests.difference > 0
     return replace(comparison, verdict=HOLDS if higher == (check.sign == "higher") else FAILS)
 
 
@@ -302,7 +299,8 @@ def _reached(
 ) -> ComparisonVerdict:
     """Add whether a printed number is reached within some points."""
     scale = column_info(comparison.metric).scale
-    low, high = scale * interval[0], scale * interval[1]
+    low = scale * interval[0]
+    high = scale * interval[1]
     if -within <= low and high <= within:
         return replace(comparison, verdict=HOLDS)
     if high < -within or low > within:
@@ -311,7 +309,7 @@ def _reached(
     return replace(comparison, why=why)
 
 
-def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | None:
+def _interval(tests: Comparison, level: float) -> tuple[float, float] | None:
     """Return the interval of a difference d, the widest of the tests that have one.
 
     A test with statistic t has the standard error d / t, so its interval is d -+ t_(1 - level / 2)
@@ -320,12 +318,13 @@ def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | N
     from scipy import stats
 
     margins = []
-    for key in UNITS.values():
-        test = tests[key]
-        if test["t"]:
-            difference = test["mean_difference"] if key == "paired" else tests["difference"]
-            degrees = test["images"] - 1 if key == "paired" else test["degrees"]
-            margins.append(float(stats.t.isf(level / 2, degrees)) * abs(difference / test["t"]))
+    if tests.paired.t:
+        quantile = float(stats.t.isf(level / 2, tests.paired.images - 1))
+        margins.append(quantile * abs(tests.paired.mean_difference / tests.paired.t))
+    for test in (tests.welch, tests.joint):
+        if test.t:
+            quantile = float(stats.t.isf(level / 2, test.degrees))
+            margins.append(quantile * abs(tests.difference / test.t))
     if not margins:
         return None
-    return tests["difference"] - max(margins), tests["difference"] + max(margins)
+    return tests.difference - max(margins), tests.difference + max(margins)

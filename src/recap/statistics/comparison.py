@@ -6,21 +6,28 @@ All differences are second minus first, a row of a table minus its baseline row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, variance
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from recap.core.hashing import generator
+from recap.statistics.results import (
+    CellResult,
+    Comparison,
+    Paired,
+    Power,
+    RowResult,
+    TTest,
+)
 
 SIGNIFICANT = 0.05
 LEVEL = 0.95  # of intervals
 POWER = 0.8
 MOST = 100  # seeds that are tried until the power suffices
-# Units of a table's tests: name -> key of the test in a comparison.
-UNITS = {"images": "paired", "runs": "welch", "both": "joint"}
+UNITS = ("images", "runs", "both")  # of a table's tests
 # Means over seeds differ by rounding in the last digits;
 # without rounding, tied images would be ranked by noise.
 _DECIMALS = 12
@@ -36,47 +43,13 @@ class Sample(NamedTuple):
     runs: Sequence[float]
 
 
-@dataclass(frozen=True)
-class Paired:
-    """Tests of the differences d of n images; None where the images allow no value, with the
-    reason.
-
-    With mean m and standard deviation s (ddof 1) of d::
-
-        t = m / (s / sqrt(n)),  n - 1 degrees of freedom        d_z = m / s  (Cohen)
-        low, high = m -+ t_0.975 * s / sqrt(n)
-
-    ``p`` is the two-sided p of t. ``p_wilcoxon`` is that of the signed-rank test without zero
-    differences: exact for up to 50 differences without ties, else normal.
-    """
-
-    images: int
-    mean_difference: float
-    low: float | None = None
-    high: float | None = None
-    t: float | None = None
-    p: float | None = None
-    d_z: float | None = None
-    p_wilcoxon: float | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class TTest:
-    """A two-sided t-test; None where there is no value, with the reason."""
-
-    t: float | None = None
-    degrees: float | None = None
-    p: float | None = None
-    reason: str | None = None
-
-
 def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     """Compare scores ``[images]`` of two systems on the same images, in the same order."""
     differences = np.round(
         np.asarray(second, np.float64) - np.asarray(first, np.float64), _DECIMALS
     )
-    count, mean = len(differences), float(differences.mean())
+    count = len(differences)
+    mean = float(differences.mean())
     if count < 2:
         return Paired(count, mean, reason="needs at least 2 images")
     if not differences.any():
@@ -93,7 +66,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
             p_wilcoxon=p_wilcoxon,
             reason="every image differs by the same amount",
         )
-    deviation, root = float(differences.std(ddof=1)), float(np.sqrt(count))
+    deviation = float(differences.std(ddof=1))
+    root = float(np.sqrt(count))
     t = mean / (deviation / root)
     p = float(2 * stats.t.sf(abs(t), count - 1))
     margin = float(stats.t.ppf(0.975, count - 1)) * deviation / root
@@ -113,16 +87,17 @@ def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
     """
     if min(len(first), len(second)) < 2:
         return TTest(reason="a row has only one run")
-    one, two = (np.round(np.asarray(values, np.float64), _DECIMALS) for values in (first, second))
+    one = np.round(np.asarray(first, np.float64), _DECIMALS)
+    two = np.round(np.asarray(second, np.float64), _DECIMALS)
     if np.ptp(one) == 0 and np.ptp(two) == 0:
         return TTest(reason="the runs of each row all give the same value")
     from scipy import stats
 
-    errors = [float(values.var(ddof=1)) / len(values) for values in (one, two)]
-    t = float(two.mean() - one.mean()) / sum(errors) ** 0.5
-    degrees = sum(errors) ** 2 / sum(
-        e**2 / (len(values) - 1) for e, values in zip(errors, (one, two), strict=True)
-    )
+    error_one = float(one.var(ddof=1)) / len(one)
+    error_two = float(two.var(ddof=1)) / len(two)
+    error = error_one + error_two
+    t = float(two.mean() - one.mean()) / error**0.5
+    degrees = error**2 / (error_one**2 / (len(one) - 1) + error_two**2 / (len(two) - 1))
     return TTest(t=t, degrees=degrees, p=float(2 * stats.t.sf(abs(t), degrees)))
 
 
@@ -151,7 +126,8 @@ def compare_jointly(paired: Paired, runs: TTest) -> TTest:
         return TTest(t=0.0, degrees=runs.degrees, p=1.0)
     from scipy import stats
 
-    over_images, over_runs = paired.t**-2, runs.t**-2
+    over_images = paired.t**-2
+    over_runs = runs.t**-2
     both = over_images + over_runs
     t = both**-0.5
     degrees = both**2 / (over_images**2 / (paired.images - 1) + over_runs**2 / runs.degrees)
@@ -161,64 +137,54 @@ def compare_jointly(paired: Paired, runs: TTest) -> TTest:
 
 def compare_rows(
     metric: str, baseline: Sample, row: Sample, *, higher_is_better: bool = True
-) -> dict[str, Any]:
+) -> Comparison:
     """Return the tests of one metric of a row against the baseline row.
 
     A BLEU below 0.001 counts as 0 in them.
     """
     paired = compare_paired(_tested(metric, baseline.images), _tested(metric, row.images))
     over_runs = welch(_tested(metric, baseline.runs), _tested(metric, row.runs))
-    tests = {
-        "paired": asdict(paired),
-        "welch": asdict(over_runs),
-        "joint": asdict(compare_jointly(paired, over_runs)),
-    }
-    # Only where it is true, so that files written before such metrics are unchanged.
-    direction = {} if higher_is_better else {"lower_is_better": True}
-    return {
-        "difference": fmean(row.runs) - fmean(baseline.runs),
-        **tests,
-        "mark": 0,
-        "reason": None,
-        **direction,
-    }
-
-
-def _tested(metric: str, values: Sequence[float]) -> Sequence[float]:
-    return (
-        [0.0 if value < _BLEU_FLOOR else value for value in values]
-        if metric.startswith("BLEU")
-        else values
+    return Comparison(
+        difference=fmean(row.runs) - fmean(baseline.runs),
+        paired=paired,
+        welch=over_runs,
+        joint=compare_jointly(paired, over_runs),
+        lower_is_better=not higher_is_better,
     )
 
 
-def no_comparison(reason: str, difference: float | None = None) -> dict[str, Any]:
-    """Return the comparison of a row whose test lacks a metric or scores per image."""
-    return {
-        "difference": difference,
-        "paired": None,
-        "welch": None,
-        "joint": None,
-        "mark": 0,
-        "reason": reason,
-    }
+def _tested(metric: str, values: Sequence[float]) -> Sequence[float]:
+    if not metric.startswith("BLEU"):
+        return values
+    return [0.0 if value < _BLEU_FLOOR else value for value in values]
 
 
-def correct(
-    comparisons: Sequence[dict[str, Any]], *, units: Sequence[str] = tuple(UNITS)
-) -> dict[str, int]:
-    """Add Holm's p to all tests of a family, ``mark`` what all units find.
+def correct(comparisons: Sequence[Comparison], *, units: Sequence[str] = UNITS) -> list[Comparison]:
+    """Return a family with Holm's p of all tests, and with ``mark`` of what all units find."""
+    paired = holm([each.paired.p for each in comparisons])
+    wilcoxon = holm([each.paired.p_wilcoxon for each in comparisons])
+    over_runs = holm([each.welch.p for each in comparisons])
+    joint = holm([each.joint.p for each in comparisons])
+    corrected = []
+    for at, each in enumerate(comparisons):
+        own = replace(
+            each,
+            paired=replace(each.paired, p_holm=paired[at], p_wilcoxon_holm=wilcoxon[at]),
+            welch=replace(each.welch, p_holm=over_runs[at]),
+            joint=replace(each.joint, p_holm=joint[at]),
+        )
+        corrected.append(replace(own, mark=_mark(own, units)))
+    return corrected
 
-    Return the comparisons that allow each.
-    """
-    counts = {}
-    for test, key in (("paired", "p"), ("paired", "p_wilcoxon"), ("welch", "p"), ("joint", "p")):
-        p_values = [comparison[test][key] for comparison in comparisons]
-        for comparison, adjusted in zip(comparisons, holm(p_values), strict=True):
-            comparison[test][f"{key}_holm"] = adjusted
-        counts[f"{test}.{key}"] = sum(p is not None for p in p_values)
-    for comparison in comparisons:
-        comparison["mark"] = _mark(comparison, units)
+
+def count_tests(comparisons: Iterable[Comparison]) -> dict[str, int]:
+    """Return how many comparisons of a family allow each test."""
+    counts = dict.fromkeys(("paired.p", "paired.p_wilcoxon", "welch.p", "joint.p"), 0)
+    for each in comparisons:
+        counts["paired.p"] += each.paired.p is not None
+        counts["paired.p_wilcoxon"] += each.paired.p_wilcoxon is not None
+        counts["welch.p"] += each.welch.p is not None
+        counts["joint.p"] += each.joint.p is not None
     return counts
 
 
@@ -237,17 +203,17 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def _mark(comparison: dict[str, Any], units: Sequence[str]) -> int:
+def _mark(comparison: Comparison, units: Sequence[str]) -> int:
     """Return 1 or -1 where a row is significantly better or worse than the baseline, else 0."""
-    adjusted = [comparison[UNITS[unit]]["p_holm"] for unit in units]
-    if any(p is None or p >= SIGNIFICANT for p in adjusted):
-        return 0
-    difference = comparison["difference"]
+    for unit in units:
+        p = comparison.tests[unit].p_holm
+        if p is None or p >= SIGNIFICANT:
+            return 0
     # The mean image score and the corpus score can differ
     # in opposite directions, as BLEU and METEOR do.
-    if comparison["paired"]["mean_difference"] * difference <= 0:
+    if comparison.paired.mean_difference * comparison.difference <= 0:
         return 0
-    return 1 if (difference < 0) == comparison.get("lower_is_better", False) else -1
+    return 1 if (comparison.difference < 0) == comparison.lower_is_better else -1
 
 
 def percentile_interval(values: Sequence[float]) -> tuple[float, float] | None:
@@ -288,11 +254,10 @@ class Errors:
         """Return the least power that the three tests have
         for a true difference with ``seeds`` >= 2 runs a row."""
         # Squared standard errors are in units of the squared difference, as in the joint test.
-        images, trainings = (
-            (self.over_images / size) ** 2,
-            2 * self.spread / seeds / size**2,
-        )
-        degrees_images, degrees = self.images - 1, 2 * (seeds - 1)
+        images = (self.over_images / size) ** 2
+        trainings = 2 * self.spread / seeds / size**2
+        degrees_images = self.images - 1
+        degrees = 2 * (seeds - 1)
         both = images + trainings
         degrees_both = both**2 / (images**2 / degrees_images + trainings**2 / degrees)
         tests = ((images, degrees_images), (trainings, degrees), (both, degrees_both))
@@ -322,49 +287,39 @@ def least_difference(seeds: int, *, comparisons: int) -> float:
     """Return the difference that Welch's test finds with 80 % power, in sd of one run."""
     from scipy import optimize
 
-    root, degrees = (seeds / 2) ** 0.5, 2 * seeds - 2  # a difference of 1 is `root` standard errors
+    root = (seeds / 2) ** 0.5  # a difference of 1 is so many standard errors
+    degrees = 2 * seeds - 2
     level = SIGNIFICANT / comparisons
     return float(
         optimize.brentq(lambda size: _power(size * root, degrees, level) - POWER, 0.01, 1e4)
     )
 
 
-def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[str, Any] | None:
+def seeds_needed(rows: Sequence[RowResult], *, comparisons: int) -> Power | None:
     """Return how many seeds (None: over ``MOST``) would mark
     the largest unmarked difference of one metric, if any."""
-    for metric in sorted(rows[0]["cells"], key=lambda name: name != "CIDEr"):
-        cells = [row["cells"][metric] for row in rows]
-        tested = [
-            (row["label"], cell["comparison"])
-            for row, cell in zip(rows, cells, strict=True)
-            if _is_tested(cell)
-        ]
-        unmarked = [(label, comparison) for label, comparison in tested if not comparison["mark"]]
-        spread = _spread(cells)
-        if not unmarked or not spread:
+    for metric in sorted(rows[0].cells, key=lambda name: name != "CIDEr"):
+        spread = _spread(row.cells[metric] for row in rows)
+        unmarked = []
+        for row in rows:
+            tests = row.cells[metric].comparison
+            # with errors over images and runs (an ensemble: one run)
+            if isinstance(tests, Comparison) and tests.paired.t and tests.welch.t:
+                error = abs(tests.difference / tests.paired.t)
+                if spread and not tests.mark:
+                    errors = Errors(error, tests.paired.images, spread)
+                    unmarked.append((tests.difference, row.label, errors))
+        if not unmarked:
             continue
-        label, largest = max(unmarked, key=lambda pair: abs(pair[1]["difference"]))
-        paired, size = largest["paired"], abs(largest["difference"])
-        errors = Errors(size / abs(paired["t"]), paired["images"], spread)
-        seeds = errors.seeds_for(
-            size, SIGNIFICANT / comparisons, more_than=max(cell["n"] for cell in cells)
-        )
-        return {"metric": metric, "row": label, "difference": largest["difference"], "seeds": seeds}
+        difference, label, errors = max(unmarked, key=lambda each: abs(each[0]))
+        runs = max(row.cells[metric].n for row in rows)
+        level = SIGNIFICANT / comparisons
+        seeds = errors.seeds_for(abs(difference), level, more_than=runs)
+        return Power(metric, label, difference, seeds)
     return None
 
 
-def _spread(cells: Iterable[Mapping[str, Any]]) -> float:
+def _spread(cells: Iterable[CellResult]) -> float:
     """Return the variance between runs that rows share: one row has too few runs."""
-    runs = [list(cell["values"].values()) for cell in cells if cell["n"] > 1]
-    return fmean(variance(values) for values in runs) if runs else 0.0
-
-
-def _is_tested(cell: Mapping[str, Any]) -> bool:
-    """Return whether a comparison has errors over images and runs (an ensemble: one run)."""
-    comparison = cell["comparison"]
-    return bool(
-        comparison
-        and comparison["paired"]
-        and comparison["paired"]["t"]
-        and comparison["welch"]["t"]
-    )
+    variances = [variance(cell.values.values()) for cell in cells if cell.n > 1]
+    return fmean(variances) if variances else 0.0

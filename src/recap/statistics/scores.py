@@ -135,13 +135,22 @@ def read_answer(folder: Path) -> Answer | str:
     return answer
 
 
-def not_comparable(first_signature: str, second_signature: str) -> str | None:
-    """Return in what two signatures differ that makes scores incomparable; None: they compare."""
-    one, two = parse_signature(first_signature), parse_signature(second_signature)
-    key = next(
-        (key for key in ("tok", "refs", "images", "split") if one.get(key) != two.get(key)), None
-    )
-    return key and f"{key} is {one.get(key)!r} in one and {two.get(key)!r} in the other"
+def check_comparable(
+    first: str, first_signature: str, second: str, second_signature: str, *, same_images: bool
+) -> None:
+    """Refuse scores of two names that cannot be compared, by their signatures or images."""
+    one = parse_signature(first_signature)
+    two = parse_signature(second_signature)
+    reasons = []
+    for key in ("tok", "refs", "images", "split"):
+        if one.get(key) != two.get(key):
+            reasons.append(f"{key} is {one.get(key)!r} in one and {two.get(key)!r} in the other")
+    if not same_images:
+        reasons.append("their images differ")
+    if reasons:
+        raise MetricError(
+            f"{first!r} and {second!r} cannot be compared: {reasons[0]}; evaluate both the same way"
+        )
 
 
 @dataclass
@@ -175,22 +184,22 @@ class RowScores:
 
     def add_metrics(self, columns: Sequence[str], seed: Seed, folder: Path) -> None:
         """Add the metrics of one run from its files."""
-        row, metrics = self.row.id, read_metrics(folder)
-        self.signatures[seed] = metrics.signature
-        self.signature = self.signature or metrics.signature
-        _check_signatures(
-            f"{row} (first seed)", self.signature, f"{row} (seed {seed})", metrics.signature
-        )
+        metrics = read_metrics(folder)
         images = read_image_scores(folder, metrics.split)
         ids = images["image_id"].tolist()
-        if self.image_ids and ids != self.image_ids:
-            raise MetricError(
-                f"{folder}: scored on other image ids than the first seed of row {row!r}"
-            )
-        self.image_ids = ids
-        for column in (
-            each for each in columns if each not in RUN_COLUMNS and each not in server_names()
-        ):
+        self.signatures[seed] = metrics.signature
+        self.signature = self.signature or metrics.signature
+        self.image_ids = self.image_ids or ids
+        check_comparable(
+            f"{self.row.id} (first seed)",
+            self.signature,
+            f"{self.row.id} (seed {seed})",
+            metrics.signature,
+            same_images=ids == self.image_ids,
+        )
+        for column in columns:
+            if column in RUN_COLUMNS or column in server_names():
+                continue
             value = metrics.scores.get(column)
             if value is None:
                 self.add(column, seed, metrics.not_run.get(column, "not in metrics.json"))
@@ -225,11 +234,13 @@ def collect(
             rows.append(_outside_scores(row, table.columns, folder))
     first = rows[0]
     for other in rows[1:]:
-        _check_signatures(first.row.id, first.signature, other.row.id, other.signature)
-        if other.image_ids != first.image_ids:
-            raise MetricError(
-                f"rows {first.row.id!r} and {other.row.id!r} were scored on different image ids"
-            )
+        check_comparable(
+            first.row.id,
+            first.signature,
+            other.row.id,
+            other.signature,
+            same_images=other.image_ids == first.image_ids,
+        )
     return rows
 
 
@@ -274,19 +285,6 @@ def _number(column: str, run: Run, trainings: Mapping[str, Sequence[Path]]) -> f
     """Return what the trainings of one run recorded, of all its stages or of the last."""
     if run.members:
         return "an ensemble has several trainings"
-    if run.path not in trainings:
-        raise MetricError(
-            f"column {column!r} needs the trainings of {run.path}: `trainings` of --spec, below "
-            "--runs"
-        )
     info = RUN_COLUMNS[column]
     stages = trainings[run.path] if info.all_stages else trainings[run.path][-1:]
     return sum(read_number(stage / info.file, info.key) for stage in stages)
-
-
-def _check_signatures(first: str, first_signature: str, second: str, second_signature: str) -> None:
-    reason = not_comparable(first_signature, second_signature)
-    if reason:
-        raise MetricError(
-            f"{first!r} and {second!r} cannot be compared: {reason}; evaluate both the same way"
-        )

@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from recap.core.errors import ConfigError, DataError
 from recap.settings import Study
+from recap.settings.studies import Question, Setup
 from recap.statistics.comparison import holm
 from recap.studies.responses import Collected
 from recap.studies.sheets import YES_NO, Item, Sheets
@@ -26,98 +29,185 @@ DRAWS = 99_999  # random tables
 PEARSON = "chi-square distribution"
 ALPHA, POWER = 0.05, 0.8
 
-
-def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
-    """Return the statistics of a study as plain values; raters that a rule leaves out do not count.
-
-    ``blocks``: one per setup (preference) or question, with ``systems`` (counts, share, interval),
-    ``test`` (chi-square), agreement; and counts of raters.
-    """
-    used = collected.used()
-    if not used:
-        rules = ", ".join(
-            f"{rule} {count}" for rule, count in collected.excluded().items() if count
-        )
-        raise DataError(f"study {sheets.name!r}: no rater is left; left out by rule: {rules}")
-    # setup or question -> items and the answers to them
-    rated: dict[str, list[tuple[Item, str]]] = defaultdict(list)
-    for rater in used:
-        for number, item in sheets.by_id[rater.sheet].numbered.items():
-            for question, answer in rater.answers.get(number, {}).items():
-                if not item.gold:
-                    rated[item.setup if sheets.preference else question].append((item, answer))
-    columns = sheets.study.setups if sheets.preference else sheets.study.questions
-    numbers = _votes if sheets.preference else _answers
-    blocks = [
-        {"id": each.id, "label": each.label, **numbers(sheets, rated[each.id])} for each in columns
-    ]
-    for block, p in zip(blocks, holm([block["test"]["p"] for block in blocks]), strict=True):
-        block["test"]["p_holm"] = p
-    return {
-        "name": sheets.name,
-        "study": sheets.digest,
-        "simulated": collected.simulated,
-        "raters": len(collected.raters),
-        "used": len(used),
-        "sheets": len(sheets.sheets),
-        "excluded": collected.excluded(),
-        "duplicates": collected.duplicates,
-        "replaced": collected.replaced,
-        "refused": len(collected.refused),
-        "blocks": blocks,
-    }
+Value = TypeVar("Value")
+# Left out of the JSON of studies of the other kind.
+OmittedIfNone = Annotated[Value | None, Field(exclude_if=lambda value: value is None)]
+Rated = Sequence[tuple[Item, str]]  # items and the answers to them
 
 
-def _votes(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any]:
-    """Return the votes of a setup: shares of all votes, tested against equal shares."""
-    systems = [system.id for system in sheets.study.systems]
-    votes: dict[int, list[str]] = defaultdict(list)  # image -> systems voted for
-    for item, answer in rated:
-        votes[item.image_id].append(item.systems[int(answer) - 1])
-    counts = Counter[str]()
-    for of_image in votes.values():
-        counts.update(of_image)
-    return {
-        "systems": {
-            name: {"votes": counts[name], **share(counts[name], len(rated))} for name in systems
-        },
-        "votes": len(rated),
-        "images": len(votes),
-        "images_with_equal_captions": len(
-            {item.image_id for item, _ in rated if item.equal_captions}
-        ),
-        "test": equal_shares([counts[name] for name in systems]),
-        **agreement(list(votes.values()), systems),
-    }
+@dataclass(frozen=True)
+class ChiSquare:
+    """Pearson's chi-square test; None where there is no value, with the reason."""
+
+    chi_square: float | None = None
+    degrees: int | None = None
+    p: float | None = None
+    effect: float | None = None  #: Cohen's w, sqrt(chi_square / answers)
+    p_by: str | None = None  #: where p is from
+    reason: str | None = None
+    p_holm: float | None = None  #: over all blocks of the study
 
 
-def _answers(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any]:
-    """Return the answers to a question: each system's share of no, and whether models differ."""
-    ratings: dict[tuple[str, int], list[str]] = defaultdict(list)  # (system, image) -> answers
-    counts = {system.id: dict.fromkeys(YES_NO, 0) for system in sheets.study.systems}
-    for item, answer in rated:
-        (system,) = item.systems
-        ratings[system, item.image_id].append(answer)
-        counts[system][answer] += 1
-    models = [system.id for system in sheets.study.systems if not system.reference]
-    return {
-        "systems": {
-            name: {**own, **share(own["no"], sum(own.values()))} for name, own in counts.items()
-        },
-        "images": len({image for _, image in ratings}),
-        "test": equal_answers([list(counts[name].values()) for name in models]),
-        **agreement(list(ratings.values()), YES_NO),
-    }
-
-
-def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> dict[str, Any]:
-    """Return how far raters agree beyond chance;
-    `ratings` are the answers to each item, one per rater.
+@dataclass(frozen=True)
+class Agreement:
+    """How far raters agree beyond chance.
 
     ``fleiss_kappa`` is over ``fleiss_items`` items, those with the largest number of answers (it
     takes equal numbers); ``krippendorff_alpha`` over all ``items`` with two answers or more. None
     where an agreement by chance is certain (all answers equal) or no item has two answers.
     """
+
+    items: int
+    fleiss_items: int = 0
+    fleiss_kappa: float | None = None
+    krippendorff_alpha: float | None = None
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """The answers to a system: its share of the votes, or of no, with the interval at `LEVEL`
+    (Wilson, 1927); None: there is nothing to share."""
+
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
+    votes: OmittedIfNone[int] = None
+    no: OmittedIfNone[int] = None
+    yes: OmittedIfNone[int] = None
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """One setup of a preference study, or one question."""
+
+    id: str
+    label: str
+    systems: dict[str, SystemResult]
+    images: int
+    test: ChiSquare
+    fleiss_kappa: float | None
+    fleiss_items: int
+    krippendorff_alpha: float | None
+    items: int
+    votes: OmittedIfNone[int] = None
+    images_with_equal_captions: OmittedIfNone[int] = None
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """All numbers of a study; raters that a rule leaves out do not count."""
+
+    name: str
+    study: str  #: digest of the sheets
+    simulated: bool
+    raters: int
+    used: int
+    sheets: int
+    excluded: dict[str, int]  #: raters by rule
+    duplicates: int
+    replaced: int
+    refused: int
+    blocks: list[BlockResult]
+
+
+def analyse(sheets: Sheets, collected: Collected) -> StudyResult:
+    """Return the statistics of a study."""
+    used = collected.used()
+    if not used:
+        rules = collected.left_out()
+        raise DataError(f"study {sheets.name!r}: no rater is left; left out by rule: {rules}")
+    rated: dict[str, list[tuple[Item, str]]] = defaultdict(list)  # by setup or question
+    for rater in used:
+        for number, item in sheets.by_id[rater.sheet].numbered.items():
+            for question, answer in rater.answers.get(number, {}).items():
+                if not item.gold:
+                    rated[item.setup if sheets.preference else question].append((item, answer))
+    if sheets.preference:
+        blocks = [_votes(sheets.study, each, rated[each.id]) for each in sheets.study.setups]
+    else:
+        blocks = [_answers(sheets.study, each, rated[each.id]) for each in sheets.study.questions]
+    adjusted = holm([block.test.p for block in blocks])
+    for at, block in enumerate(blocks):
+        blocks[at] = replace(block, test=replace(block.test, p_holm=adjusted[at]))
+    return StudyResult(
+        name=sheets.name,
+        study=sheets.digest,
+        simulated=collected.simulated,
+        raters=len(collected.raters),
+        used=len(used),
+        sheets=len(sheets.sheets),
+        excluded=collected.excluded(),
+        duplicates=collected.duplicates,
+        replaced=collected.replaced,
+        refused=len(collected.refused),
+        blocks=blocks,
+    )
+
+
+def _votes(study: Study, setup: Setup, rated: Rated) -> BlockResult:
+    """Return the votes of a setup: shares of all votes, tested against equal shares."""
+    votes: dict[int, list[str]] = defaultdict(list)  # image -> systems voted for
+    equal = set()
+    counts = Counter[str]()
+    for item, answer in rated:
+        chosen = item.systems[int(answer) - 1]
+        counts[chosen] += 1
+        votes[item.image_id].append(chosen)
+        if item.equal_captions:
+            equal.add(item.image_id)
+    systems = {}
+    for system in study.systems:
+        count = counts[system.id]
+        systems[system.id] = replace(share(count, len(rated)), votes=count)
+    agreed = agreement(list(votes.values()), list(systems))
+    return BlockResult(
+        id=setup.id,
+        label=setup.label,
+        systems=systems,
+        images=len(votes),
+        test=equal_shares([counts[name] for name in systems]),
+        fleiss_kappa=agreed.fleiss_kappa,
+        fleiss_items=agreed.fleiss_items,
+        krippendorff_alpha=agreed.krippendorff_alpha,
+        items=agreed.items,
+        votes=len(rated),
+        images_with_equal_captions=len(equal),
+    )
+
+
+def _answers(study: Study, question: Question, rated: Rated) -> BlockResult:
+    """Return the answers to a question: each system's share of no, and whether models differ."""
+    ratings: dict[tuple[str, int], list[str]] = defaultdict(list)  # (system, image) -> answers
+    counts = Counter[tuple[str, str]]()
+    for item, answer in rated:
+        (system,) = item.systems
+        ratings[system, item.image_id].append(answer)
+        counts[system, answer] += 1
+    systems = {}
+    models = []
+    for each in study.systems:
+        no = counts[each.id, "no"]
+        yes = counts[each.id, "yes"]
+        systems[each.id] = replace(share(no, no + yes), no=no, yes=yes)
+        if not each.reference:
+            models.append([no, yes])
+    agreed = agreement(list(ratings.values()), YES_NO)
+    return BlockResult(
+        id=question.id,
+        label=question.label,
+        systems=systems,
+        images=len({image for _, image in ratings}),
+        test=equal_answers(models),
+        fleiss_kappa=agreed.fleiss_kappa,
+        fleiss_items=agreed.fleiss_items,
+        krippendorff_alpha=agreed.krippendorff_alpha,
+        items=agreed.items,
+    )
+
+
+def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> Agreement:
+    """Return how far raters agree beyond chance;
+    `ratings` are the answers to each item, one per rater."""
     import krippendorff
     from statsmodels.stats.inter_rater import fleiss_kappa
 
@@ -125,41 +215,32 @@ def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> dict[
     for of_item in ratings:
         if len(of_item) > 1:
             rows.append([list(of_item).count(answer) for answer in answers])
-    counts = np.array(rows)
+    counts = np.array(rows)  # [items, answers]
     if not len(counts) or (counts.sum(axis=0) > 0).sum() < 2:
-        return {
-            "fleiss_kappa": None,
-            "fleiss_items": 0,
-            "krippendorff_alpha": None,
-            "items": len(counts),
-        }
+        return Agreement(items=len(counts))
     sizes = counts.sum(axis=1)
-    full = counts[sizes == sizes.max()]  # [items, answers]
+    full = counts[sizes == sizes.max()]
     varied = (full.sum(axis=0) > 0).sum() > 1
-    return {
-        "fleiss_kappa": float(fleiss_kappa(full)) if varied else None,
-        "fleiss_items": len(full),
-        "krippendorff_alpha": float(
-            krippendorff.alpha(value_counts=counts, level_of_measurement="nominal")
-        ),
-        "items": len(counts),
-    }
+    alpha = krippendorff.alpha(value_counts=counts, level_of_measurement="nominal")
+    return Agreement(
+        items=len(counts),
+        fleiss_items=len(full),
+        fleiss_kappa=float(fleiss_kappa(full)) if varied else None,
+        krippendorff_alpha=float(alpha),
+    )
 
 
-def share(count: int, total: int) -> dict[str, float | None]:
-    """Return a share and its interval at `LEVEL` (Wilson, 1927).
-
-    None if there is nothing to share.
-    """
+def share(count: int, total: int) -> SystemResult:
+    """Return a share and its interval."""
     from statsmodels.stats.proportion import proportion_confint
 
     if total == 0:
-        return {"share": None, "low": None, "high": None}
+        return SystemResult()
     low, high = proportion_confint(count, total, alpha=1 - LEVEL, method="wilson")
-    return {"share": count / total, "low": float(low), "high": float(high)}
+    return SystemResult(count / total, float(low), float(high))
 
 
-def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
+def equal_shares(counts: Sequence[int]) -> ChiSquare:
     """Return Pearson's chi-square test that all systems receive equal shares of the votes.
 
     ``chi_square`` is the sum over systems of (votes - expected)^2 / expected, with systems - 1
@@ -171,7 +252,7 @@ def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
 
     total = sum(counts)
     if total == 0:
-        return _no_test("no vote")
+        return ChiSquare(reason="no vote")
     statistic, p = chisquare(counts)
     if total < LEAST * len(counts):
         return _test(statistic, _multinomial(counts), len(counts) - 1, total, "exact multinomial")
@@ -184,18 +265,17 @@ def _multinomial(counts: Sequence[int]) -> float:
     # votes cast for the systems so far, and the sum of their squares -> number of ways
     ways = Counter({(0, 0): 1})
     for _ in counts:
-        before, ways = ways, Counter[tuple[int, int]]()
-        for (cast, squares), number in before.items():
+        more = Counter[tuple[int, int]]()
+        for (cast, squares), number in ways.items():
             for votes in range(total - cast + 1):
-                ways[cast + votes, squares + votes**2] += number * math.comb(total - cast, votes)
+                more[cast + votes, squares + votes**2] += number * math.comb(total - cast, votes)
+        ways = more
     least = sum(count**2 for count in counts)
-    return (
-        sum(n for (cast, squares), n in ways.items() if cast == total and squares >= least)
-        / len(counts) ** total
-    )
+    as_large = sum(n for (cast, squares), n in ways.items() if cast == total and squares >= least)
+    return as_large / len(counts) ** total
 
 
-def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
+def equal_answers(counts: Sequence[Sequence[int]]) -> ChiSquare:
     """Return Pearson's chi-square test that answers do not depend on the system,
     without continuity correction.
 
@@ -207,26 +287,26 @@ def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
 
     table = np.array(counts)  # [systems, answers]
     if len(table) < 2 or not (table.sum(0).all() and table.sum(1).all()):
-        return _no_test("all answers are equal, or a system has none")
+        return ChiSquare(reason="all answers are equal, or a system has none")
     result = chi2_contingency(table, correction=False)
-    p, p_by, expected = result.pvalue, PEARSON, result.expected_freq
+    p = result.pvalue
+    p_by = PEARSON
+    expected = result.expected_freq
     if expected.min() < LEAST and table.shape == (2, 2):
-        p, p_by = fisher_exact(table)[1], "Fisher's exact test"
+        p = fisher_exact(table)[1]
+        p_by = "Fisher's exact test"
     elif expected.min() < LEAST:
         sample = random_table(table.sum(1), table.sum(0), seed=0).rvs(DRAWS)
         # rounding aside
         larger = ((sample - expected) ** 2 / expected).sum((1, 2)) >= result.statistic * (1 - 1e-9)
-        p, p_by = (1 + larger.sum()) / (1 + DRAWS), f"{DRAWS:,} random tables"
+        p = (1 + larger.sum()) / (1 + DRAWS)
+        p_by = f"{DRAWS:,} random tables"
     return _test(result.statistic, p, result.dof, int(table.sum()), p_by)
 
 
-def _test(statistic: float, p: float, degrees: int, total: int, p_by: str) -> dict[str, Any]:
-    numbers = {"chi_square": float(statistic), "degrees": int(degrees), "p": float(p)}
-    return {**numbers, "effect": (float(statistic) / total) ** 0.5, "p_by": p_by, "reason": None}
-
-
-def _no_test(reason: str) -> dict[str, Any]:
-    return {**dict.fromkeys(("chi_square", "degrees", "p", "effect", "p_by")), "reason": reason}
+def _test(statistic: float, p: float, degrees: int, total: int, p_by: str) -> ChiSquare:
+    effect = (float(statistic) / total) ** 0.5
+    return ChiSquare(float(statistic), int(degrees), float(p), effect, p_by)
 
 
 def study_power(study: Study, shares: Sequence[float] = ()) -> str:
@@ -244,7 +324,8 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> str:
     answers = study.images * study.raters * (1 if preference else models)
     # Of questions, a table of models x (no, yes) has as many degrees
     # of freedom as a goodness of fit of as many bins.
-    test, design = GofChisquarePower(), {"n_bins": models, "alpha": ALPHA}
+    test = GofChisquarePower()
+    design = {"n_bins": models, "alpha": ALPHA}
     smallest = test.solve_power(effect_size=None, power=POWER, nobs=answers, **design)
     lines = [
         f"{answers} answers per {'setup' if preference else 'question'}, counted as independent; "

@@ -17,6 +17,7 @@ from typing import Any
 from recap.core.files import csv_text
 from recap.settings import Study
 from recap.studies.sheets import Sheet, Sheets
+from recap.tables.contact_sheet import data_address
 from recap.tables.formats import environment
 
 AGREED = "I have read this and take part."
@@ -51,17 +52,20 @@ def _consent(study: Study, *, items: int, form: str) -> list[str]:
 
 def policy() -> str:
     """Return the content security policy of a page: its own script and style, and pictures."""
-    hashes = (hashlib.sha256(asset(name).encode()).digest() for name in ("page.js", "page.css"))
-    script, style = (base64.b64encode(digest).decode() for digest in hashes)
     return (
-        f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src "
-        "data: 'self' file:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src 'sha256-{_digest('page.js')}'; style-src "
+        f"'sha256-{_digest('page.css')}'; img-src data: 'self' file:; base-uri 'none'; form-action "
+        "'none'"
     )
+
+
+def _digest(name: str) -> str:
+    return base64.b64encode(hashlib.sha256(asset(name).encode()).digest()).decode()
 
 
 def inside(pictures: dict[str, bytes]) -> Source:
     """Return a source of pictures that are part of the page."""
-    return cache(lambda name: f"data:image/jpeg;base64,{base64.b64encode(pictures[name]).decode()}")
+    return cache(lambda name: data_address(pictures[name], "image/jpeg"))
 
 
 def page(sheets: Sheets, sheet: Sheet, source: Source) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
@@ -63,12 +64,14 @@ def make_study(
 
     # Each picture gets a name that says nothing.
     ids = sorted(used | {item.image_id for item in gold})
-    views, pictures = data.views(), dict[str, str]()
-    names: dict[int, list[str]] = {image: [] for image in ids}
+    views = data.views()
+    names: dict[int, list[str]] = defaultdict(list)
+    pictures: dict[str, str] = {}
     for place in generator(study.seed, "study", "pictures").permutation(len(ids)):
         for file in views[ids[place]]:
-            names[ids[place]].append(f"{len(pictures) + 1:04}.jpg")
-            pictures[names[ids[place]][-1]] = file
+            name_of_file = f"{len(pictures) + 1:04}.jpg"
+            names[ids[place]].append(name_of_file)
+            pictures[name_of_file] = file
 
     for item in chain(*raters, gold):
         item.pictures = names[item.image_id]
@@ -168,15 +171,14 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
             f"gold.captions: image {unknown[0]} is not in the test split; name one that is"
         )
     images = sorted(verified)[: study.gold.count]
+    missing = study.gold.count - len(images)
     free = sorted(references.keys() - used - verified.keys())
-    if study.gold.count - len(images) > len(free):
+    if missing > len(free):
         raise DataError(
             f"{study.gold.count} gold items need as many images beside those of the study, but the "
             f"test split has {len(free)} left; lower `images` or `gold.count`"
         )
-    images += [
-        free[index] for index in random.permutation(len(free))[: study.gold.count - len(images)]
-    ]
+    images += [free[index] for index in random.permutation(len(free))[:missing]]
     items = []
     for place, image in enumerate(images):
         own = plain(verified.get(image, "")) or str(random.choice(references[image]))
@@ -268,7 +270,8 @@ def _write(sheets: Sheets, gold: Sequence[Item], source: ImageSource, out: Path)
 
     pictures = {}
     for name, file in sheets.pictures.items():
-        picture, buffer = source.open_rgb(file), io.BytesIO()
+        buffer = io.BytesIO()
+        picture = source.open_rgb(file)
         picture.thumbnail((sheets.study.pixels, sheets.study.pixels), Resampling.LANCZOS)
         picture.save(buffer, format="JPEG", quality=85, optimize=True)  # without metadata
         pictures[name] = buffer.getvalue()

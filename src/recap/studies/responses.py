@@ -84,6 +84,11 @@ class Collected(Strict):
         counts = Counter(rater.excluded for rater in self.raters)
         return {rule: counts[rule] for rule in RULES}
 
+    def left_out(self) -> str:
+        """Return the rules that leave raters out, with how many; "": none does."""
+        counts = self.excluded().items()
+        return ", ".join(f"{rule} {count}" for rule, count in counts if count)
+
     def used(self) -> list[Rater]:
         """Return the raters that count."""
         return [rater for rater in self.raters if not rater.excluded]
@@ -149,11 +154,8 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
     for path in paths:
         if not path.exists():
             raise MissingData(f"{path}: no such file or folder of responses")
-        files = (
-            sorted(file for file in path.iterdir() if file.suffix in RESPONSE_ENDINGS)
-            if path.is_dir()
-            else [path]
-        )
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        files = [file for file in files if file.suffix in RESPONSE_ENDINGS]
         if not files:
             endings = ", ".join(RESPONSE_ENDINGS)
             raise DataError(f"{path}: holds no responses ({endings}); put them there")
@@ -161,17 +163,18 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
             with reading(file, damaged="restore it, or leave it out"):
                 if file.suffix == ".csv":
                     yield from _csv_responses(file, study)
-                elif file.suffix == ".json":
-                    content = parsed(file.read_bytes())
-                    if isinstance(content, list):  # of `recap study simulate`
-                        yield from (
-                            Submission(f"{file} response {n}", each)
-                            for n, each in enumerate(content, start=1)
-                        )
-                    else:
-                        yield Submission(str(file), content)
                 else:
-                    raise DataError(f"{file}: responses are {', '.join(RESPONSE_ENDINGS)} files")
+                    yield from _json_responses(file)
+
+
+def _json_responses(path: Path) -> Iterator[Submission]:
+    """Yield the response of a page, or those of `recap study simulate`."""
+    content = parsed(path.read_bytes())
+    if not isinstance(content, list):
+        yield Submission(str(path), content)
+        return
+    for number, each in enumerate(content, start=1):
+        yield Submission(f"{path} response {number}", each)
 
 
 def parsed(content: bytes) -> Any:
@@ -211,13 +214,8 @@ def _crowd_responses(
             match = _CROWD.fullmatch(column)
             if match and value and (match[3] is None or value.lower() in _TRUE):
                 answers.setdefault(match[1], {})[match[2]] = match[3] or value
-        values = {
-            "study": study,
-            "sheet": _number(row["Input.sheet"]).zfill(3),
-            "consent": any(text.lower() in _TRUE for text in agreed),
-            "finished": True,
-            "answers": answers,
-        }
+        values = _values(study, row["Input.sheet"], answers)
+        values["consent"] = any(text.lower() in _TRUE for text in agreed)
         yield Submission(f"{path} line {line}", values, row.get("WorkerId", ""))
 
 
@@ -227,21 +225,25 @@ def _typed_responses(
     """Yield what was typed from paper, a line an answer; raters agree by handing it in."""
     sheets: dict[str, Answers] = {}
     for row in rows:
-        sheet = _number(row["sheet"]).zfill(3)
         item = _number(row["item"])
         answer = _number(row["answer"])
-        of_item = sheets.setdefault(sheet, {}).setdefault(item, {})
+        of_item = sheets.setdefault(_number(row["sheet"]), {}).setdefault(item, {})
         if of_item.setdefault(row["question"], answer) != answer:
             of_item[row["question"]] += f" and {answer}"  # is no answer to choose
     for sheet, answers in sheets.items():
-        values = {
-            "study": study,
-            "sheet": sheet,
-            "consent": True,
-            "finished": True,
-            "answers": answers,
-        }
-        yield Submission(f"{path} sheet {sheet}", values)
+        yield Submission(f"{path} sheet {sheet.zfill(3)}", _values(study, sheet, answers))
+
+
+def _values(study: str, sheet: str, answers: Answers) -> dict[str, object]:
+    """Return a finished response that says yes to the study, before it is validated."""
+    number = _number(sheet).zfill(3)
+    return {
+        "study": study,
+        "sheet": number,
+        "consent": True,
+        "finished": True,
+        "answers": answers,
+    }
 
 
 def _number(text: str) -> str:
@@ -286,8 +288,15 @@ def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
     for number in answers:
         time = random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)
         seconds[number] = round(float(time), 1)
-    marks = {"consent": True, "finished": True, "simulated": True}
-    return Response(study=sheets.digest, sheet=sheet.id, answers=answers, seconds=seconds, **marks)
+    return Response(
+        study=sheets.digest,
+        sheet=sheet.id,
+        consent=True,
+        finished=True,
+        answers=answers,
+        seconds=seconds,
+        simulated=True,
+    )
 
 
 def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> Collected:
@@ -298,15 +307,12 @@ def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> C
     checksums.record(out)
     for reason in collected.refused:
         log.warning(f"refused: {reason}")
-    left_out = (
-        ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count)
-        or "none"
-    )
     mark = "SIMULATED responses: " if collected.simulated else ""
     log.info(
         f"{mark}{counted(len(collected.raters), 'rater')}, {len(collected.used())} used, left out "
-        f"by rule: {left_out}; {counted(collected.duplicates, 'duplicate')}, {collected.replaced} "
-        f"replaced, {collected.ignored} ignored, {len(collected.refused)} refused -> {out}"
+        f"by rule: {collected.left_out() or 'none'}; "
+        f"{counted(collected.duplicates, 'duplicate')}, {collected.replaced} replaced, "
+        f"{collected.ignored} ignored, {len(collected.refused)} refused -> {out}"
     )
     return collected
 

@@ -17,6 +17,7 @@ from recap.tables.text import (
     Cell,
     Line,
     TextTable,
+    columns_of,
     footnote_marks,
     number_text,
     p_text,
@@ -33,8 +34,14 @@ _COMPARED = [
     "p (Holm)",
     "Runs",
 ]
-_OF_CLAIM = ("claim", "where", "sentence", "scale", "verdict", "why", "doubt")  # columns of the CSV
-_OF_COMPARISON = (
+_OF_CSV = (
+    "claim",
+    "where",
+    "sentence",
+    "scale",
+    "verdict",
+    "why",
+    "doubt",
     "table",
     "row",
     "against",
@@ -43,8 +50,12 @@ _OF_COMPARISON = (
     "printed",
     "difference",
     "low_uncorrected",
+    "high_uncorrected",
+    "p_holm",
+    "runs",
+    "our_tolerance",
+    "reason",
 )
-_OF_TESTS = ("high_uncorrected", "p_holm", "runs", "our_tolerance", "reason")
 _LEGEND = (
     "Printed and ours: row minus the other row, in points; of several comparisons, the one with "
     "the largest p."
@@ -99,7 +110,7 @@ def _weakest(verdict: ClaimVerdict) -> ComparisonVerdict | None:
         for each in verdict.comparisons
         if each.verdict == verdict.verdict and each.difference is not None
     ]
-    return max(alike, key=lambda each: 1.0 if each.p is None else each.p) if alike else None
+    return max(alike, key=lambda each: 1.0 if each.p is None else each.p, default=None)
 
 
 def _why(verdict: ClaimVerdict) -> tuple[str, str, str]:
@@ -114,21 +125,21 @@ def _why(verdict: ClaimVerdict) -> tuple[str, str, str]:
 
 def _cells(comparison: ComparisonVerdict) -> list[Cell]:
     """Return the cells of a comparison."""
-    within, interval = comparison.check.within, NONE
-    if comparison.low is not None:
-        interval = (
-            f"{number_text(comparison.low, 1, signed=True)} to "
-            f"{number_text(comparison.high, 1, signed=True)}"
-        )
+    within = comparison.check.within
+    has_interval = comparison.low is not None
     texts = [
         comparison.verdict,
-        number_text(comparison.printed, 1, signed=True) if within is None else f"±{within:g}",
-        number_text(comparison.difference, 1, signed=True),
-        interval,
+        _points(comparison.printed) if within is None else f"±{within:g}",
+        _points(comparison.difference),
+        f"{_points(comparison.low)} to {_points(comparison.high)}" if has_interval else NONE,
         p_text(comparison.p),
         str(comparison.runs or NONE),
     ]
     return list(map(Cell, texts))
+
+
+def _points(difference: float | None) -> str:
+    return number_text(difference, 1, signed=True)
 
 
 def claims_table(verdicts: Sequence[ClaimVerdict], scale: str) -> TextTable:
@@ -137,12 +148,8 @@ def claims_table(verdicts: Sequence[ClaimVerdict], scale: str) -> TextTable:
     The comparisons are the table's ``more``.
     """
     note = "" if scale == PAPER else f"Scale {scale}: not a reproduction of the paper's numbers."
-    table = TextTable(
-        "Claims of the paper", note, [(name, name) for name in _COLUMNS], legend=[_LEGEND]
-    )
-    more = TextTable(
-        "Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES, first=table
-    )
+    table = TextTable("Claims of the paper", note, columns_of(_COLUMNS), legend=[_LEGEND])
+    more = TextTable("Comparisons", "", columns_of(_COMPARED), notes=_NOTES, first=table)
     heads = []
     waiting = []
     lines = []
@@ -196,31 +203,17 @@ def _block(label: str, head: Line, compared: Sequence[ComparisonVerdict]) -> Blo
 
 def claims_csv(verdicts: Sequence[ClaimVerdict], scale: str) -> str:
     """Return one line for each comparison, and for each claim without any."""
-    lines: list[list[Any]] = [[*_OF_CLAIM, *_OF_COMPARISON, *_OF_TESTS]]
+    lines: list[list[Any]] = [list(_OF_CSV)]
     for verdict in verdicts:
-        claim, shown = verdict.claim, verdict_text(verdict, scale)
-        begin: list[Any] = [
-            claim.id,
-            claim.where,
-            claim.sentence,
-            scale,
-            shown,
-            verdict.why,
-            claim.doubt,
-        ]
+        claim = verdict.claim
+        shown = verdict_text(verdict, scale)
+        begin = [claim.id, claim.where, claim.sentence, scale, shown, verdict.why, claim.doubt]
         for each in verdict.comparisons:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
-            numbers = [
-                each.printed,
-                each.difference,
-                each.low,
-                each.high,
-                each.p,
-                each.runs,
-            ]
+            numbers = [each.printed, each.difference, each.low, each.high, each.p, each.runs]
             lines.append([*begin, *named, *numbers, each.check.within, each.why])
         if not verdict.comparisons:
-            lines.append(begin + [None] * (len(lines[0]) - len(begin)))
+            lines.append(begin + [""] * (len(_OF_CSV) - len(begin)))
     return csv_text(map(cell, line) for line in lines)
 
 

@@ -74,7 +74,8 @@ def write_sheet(
 
 def photo_address(photo: Image, edge: int) -> str:
     """Return a photo as a data URI, no longer than an edge: a page needs no other file."""
-    small, content = photo.copy(), io.BytesIO()
+    content = io.BytesIO()
+    small = photo.copy()
     small.thumbnail((edge, edge))
     small.save(content, "JPEG", quality=82)
     return data_address(content.getvalue(), "image/jpeg")

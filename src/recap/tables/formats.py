@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recap.core.errors import counted
 from recap.core.files import write_text
 from recap.core.log import log
 from recap.settings import Table
+from recap.statistics.results import TableResult
 from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_csv, paper_table
 from recap.tables.text import Block, TextTable, plain
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
+def write_table(*, name: str, table: Table, statistics: TableResult, out: Path) -> list[Path]:
     """Write ``<name>.{tex,csv,html,md}`` and ``<name>.paper.{tex,csv,html,md}``;
     equal statistics give equal bytes.
 
@@ -174,7 +176,8 @@ def _latex_char(char: str) -> str:
     if char <= "\u017f" and char not in _LACKING:
         return char
     decomposed = unicodedata.normalize("NFKD", char)
-    base, accents = decomposed[0], decomposed[1:]
+    base = decomposed[0]
+    accents = decomposed[1:]
     if not (base.isascii() and _ACCENTS.keys() >= set(accents)):
         return f"{{[}}U+{ord(char):04X}]"
     return (
@@ -184,20 +187,32 @@ def _latex_char(char: str) -> str:
     )
 
 
-def _latex_layout(table: TextTable) -> dict[str, Any]:
-    """Return what the template needs beside a table: environment, parts of a cell, and floats."""
+@dataclass(frozen=True)
+class _Layout:
+    """What the template of LaTeX needs beside a table."""
+
+    table: TextTable
+    environment: str  #: `table`, or `table*` for both columns of a page
+    gap: int  #: between columns, in points
+    beside: bool  #: whether something stands beside the numbers of cells
+    printed: bool  #: whether printed numbers do
+    wide_labels: bool
+    floats: list[list[Block | str]]
+
+
+def _latex_layout(table: TextTable) -> _Layout:
     cells = list(chain.from_iterable(line.cells for line in table.lines))
     printed = any(cell.printed for cell in cells)
     numbers = len(table.columns) * (1 + printed)  # in a line, without spreads
-    return {
-        "table": table,
-        "environment": "table" if table.style == "paper" and numbers <= 5 else "table*",
-        "gap": 4 if numbers <= 12 else 2,
-        "beside": printed or any(cell.sd or cell.dagger or cell.note for cell in cells),
-        "printed": printed,
-        "wide_labels": max(len(line.label) for line in table.lines) > _LONG,
-        "floats": _floats(table),
-    }
+    return _Layout(
+        table=table,
+        environment="table" if table.style == "paper" and numbers <= 5 else "table*",
+        gap=4 if numbers <= 12 else 2,
+        beside=printed or any(cell.sd or cell.dagger or cell.note for cell in cells),
+        printed=printed,
+        wide_labels=max(len(line.label) for line in table.lines) > _LONG,
+        floats=_floats(table),
+    )
 
 
 def _floats(table: TextTable) -> list[list[Block | str]]:

@@ -69,28 +69,30 @@ class Sample:
 class ScoredCaptions:
     """Captions of one run by image, and their scores on the scale of tables, by metric."""
 
+    label: str
     split: str
     signature: str
     captions: dict[int, str]
     scores: dict[str, dict[int, float]]
 
     @classmethod
-    def read(cls, folder: Path) -> ScoredCaptions:
+    def read(cls, folder: Path, label: str) -> ScoredCaptions:
         """Read the files of an evaluation."""
         metrics = read_metrics(folder)
         columns = read_image_scores(folder, metrics.split)
         ids = columns.pop("image_id").tolist()
-        scores = {
-            name: dict(zip(ids, (score_info(name).scale * values).tolist(), strict=True))
-            for name, values in columns.items()
-            if metrics.scores.get(name) is not None
-        }
-        return cls(metrics.split, metrics.signature, read_captions(folder, metrics.split), scores)
+        scores = {}
+        for name, values in columns.items():
+            if metrics.scores.get(name) is not None:
+                scaled = score_info(name).scale * values
+                scores[name] = dict(zip(ids, scaled.tolist(), strict=True))
+        captions = read_captions(folder, metrics.split)
+        return cls(plain(label), metrics.split, metrics.signature, captions, scores)
 
-    def of(self, image: int, label: str) -> RowCaption:
-        """Return the caption of one image under a row's label."""
+    def of(self, image: int) -> RowCaption:
+        """Return the caption of one image."""
         cider = self.scores.get("CIDEr", {}).get(image)
-        return RowCaption(plain(label), plain(self.captions[image]), cider)
+        return RowCaption(self.label, plain(self.captions[image]), cider)
 
 
 def write_samples(
@@ -129,10 +131,9 @@ def draw_samples(
     for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1):
         lines = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
         for caption in sample.captions:
-            red, green, blue = (
-                round(_DARKER * part) for part in getrgb(colours[caption.label])[:3]
-            )
-            lines.append((caption.heading(), "bold", (red, green, blue)))
+            red, green, blue = getrgb(colours[caption.label])[:3]
+            colour = (round(_DARKER * red), round(_DARKER * green), round(_DARKER * blue))
+            lines.append((caption.heading(), "bold", colour))
             lines.append((caption.text or EMPTY, "plain", sheet.TEXT_COLOR))
         lines += [(f"· {reference}", "plain", sheet.GREY) for reference in sample.references]
         box = pad(photo, (_EDGE, _EDGE), color=sheet.BACKGROUND, centering=(0, 0))
@@ -146,17 +147,18 @@ def choose_samples(
 ) -> list[Sample]:
     """Take the table's images, draw ``count`` others and one
     for each phrase, and look up the captions of every row."""
-    labels, scored = dict[str, str](), dict[str, ScoredCaptions]()
+    scored: dict[str, ScoredCaptions] = {}
     for row in table.rows:
-        labels[row.id] = row.label
-        scored[row.id] = ScoredCaptions.read(scores_root / row_runs(row, list(seeds))[0].path)
+        folder = row_runs(row, list(seeds))[0].path
+        scored[row.id] = ScoredCaptions.read(scores_root / folder, row.label)
     for outside in table.outside:
-        labels[outside.id] = f"{outside.label} (from outside)"
         folder = outside_path(table, name, outside.id)
-        scored[outside.id] = ScoredCaptions.read(scores_root / folder)
-    split = next(iter(scored.values())).split
+        label = f"{outside.label} (from outside)"
+        scored[outside.id] = ScoredCaptions.read(scores_root / folder, label)
+    split = scored[table.rows[0].id].split
     corpus = Corpus.read(corpus_path)
-    references, files = corpus.captions(split), corpus.files()
+    references = corpus.captions(split)
+    files = corpus.files()
     for row_id, each in scored.items():
         if set(each.captions) != set(references):
             raise MetricError(
@@ -183,7 +185,7 @@ def choose_samples(
         images += _with_phrases(table.examples.phrases, captions, random)
     samples = []
     for image, phrase in images:
-        of_rows = [each.of(image, labels[row]) for row, each in scored.items()]
+        of_rows = [each.of(image) for each in scored.values()]
         texts = list(map(plain, references[image]))
         samples.append(Sample(image, files[image], of_rows, texts, phrase))
     return samples

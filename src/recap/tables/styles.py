@@ -3,23 +3,22 @@ with every test, and `paper`, one line for each row."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from recap.core.files import cell as csv_cell
 from recap.core.files import csv_text
 from recap.settings.metrics import server_names
-from recap.settings.tables import RUN_COLUMNS, column_info, heading
-from recap.statistics.comparison import UNITS
+from recap.settings.tables import RUN_COLUMNS, heading
 from recap.tables import notes
-from recap.tables.frame import PRINTED, Frame, from_outside
+from recap.tables.frame import Frame, FrameCell, FrameRow, from_outside
 from recap.tables.text import (
     NONE,
     Block,
     Cell,
     Line,
     TextTable,
+    columns_of,
     ended,
     footnote_marks,
     number_text,
@@ -31,23 +30,17 @@ PRINTED_PART, OWN_PART = "Printed in the paper, not run here", "Run here"
 _SHORT = {"METEOR": "M", "ROUGE-L": "R", "CIDEr": "C", "SPICE": "S"}
 
 
-def _ours(cell: Mapping[str, Any], **beside: str) -> Cell:
+def _ours(cell: FrameCell, *, printed: str = "", note: str = "") -> Cell:
     """Return the cell of a mean of ours."""
-    digits = column_info(cell["metric"]).digits
-    sd = "" if cell["sd"] is None else number_text(cell["sd"], digits)
-    return Cell(
-        number_text(cell["mean"], digits),
-        sd,
-        best=bool(cell["best"]),
-        dagger=bool(cell["mark"]),
-        **beside,
-    )
+    spread = cell.scaled(cell.result.sd)
+    sd = "" if spread is None else number_text(spread, cell.digits)
+    mean = number_text(cell.mean, cell.digits)
+    return Cell(mean, sd, printed, best=cell.best, dagger=bool(cell.mark), note=note)
 
 
-def _printed(cell: Mapping[str, Any], sd: str = "") -> Cell:
+def _printed(cell: FrameCell, sd: str = "") -> Cell:
     """Return the cell of a number of the paper, with the doubt about it."""
-    number = number_text(cell["printed"], column_info(cell["metric"]).digits)
-    return Cell(number, sd, note=cell["notes"].get("printed", ""))
+    return Cell(number_text(cell.result.printed_percent, cell.digits), sd, note=cell.doubt)
 
 
 def paper_table(frame: Frame) -> TextTable:
@@ -59,8 +52,8 @@ def paper_table(frame: Frame) -> TextTable:
     settings = frame.table
     names = [(_short_name(column), heading(column)) for column in settings.columns]
     table = TextTable(plain(settings.title), plain(settings.short_scale), names, "paper")
-    quoted = [_paper_line(row) for row in frame.rows if row["part"] in PRINTED]
-    ours = [_paper_line(row) for row in frame.rows if row["part"] not in PRINTED]
+    quoted = [_paper_line(row) for row in frame.rows if row.printed]
+    ours = [_paper_line(row) for row in frame.rows if not row.printed]
     table.legend = notes.legend(frame, beside=True)
     if quoted and settings.short_scale:
         table.legend.append(
@@ -79,49 +72,60 @@ def paper_table(frame: Frame) -> TextTable:
 
 def _abbreviations(columns: Sequence[str]) -> dict[str, str]:
     """Return letter -> name of the metrics whose columns are abbreviated."""
-    letters = {"B": "BLEU"} if any("BLEU-" in column for column in columns) else {}
-    own = [column.rpartition(".")[2] if column in server_names() else column for column in columns]
-    for name, letter in _SHORT.items():
-        if name in own:
-            letters[letter] = name
-    return letters
+    names = [_scored_by(column)[1] for column in columns]
+    letters = {"B": "BLEU"} if any("BLEU-" in name for name in names) else {}
+    return letters | {letter: name for name, letter in _SHORT.items() if name in names}
 
 
 def _short_name(column: str) -> str:
     """Return the name of a column as papers abbreviate it."""
     if column in RUN_COLUMNS:
         return heading(column)
-    server, _, name = column.partition(".") if column in server_names() else ("", "", column)
-    name = f"B-{name.removeprefix('BLEU-')}" if name.startswith("BLEU-") else _SHORT.get(name, name)
-    return f"{server} {name}".strip()
+    server, name = _scored_by(column)
+    short = _SHORT.get(name, name).replace("BLEU-", "B-")
+    return f"{server} {short}".strip()
 
 
-def _paper_line(row: Mapping[str, Any]) -> Line:
+def _scored_by(column: str) -> tuple[str, str]:
+    """Return the part of COCO's server that scores a column, "" for recap, and the metric."""
+    if column not in server_names():
+        return "", column
+    server, _, name = column.partition(".")
+    return server, name
+
+
+def _paper_line(row: FrameRow) -> Line:
     """Return the line of a row."""
-    cells, printed, texts = row["cells"], row["part"] in PRINTED, []
-    for cell in cells:
-        quoted = _printed(cell)
-        beside = "" if cell["printed"] is None else quoted.text
-        texts.append(quoted if printed else _ours(cell, printed=beside, note=quoted.note))
-    tag, source, note = ("printed", "printed", "") if printed else ("", "run", "")
-    scorers = ", ".join(dict.fromkeys(plain(cell["source"]) for cell in cells if cell["source"]))
-    if row["not_run"]:
-        note = f"Own, not run: {ended(row['not_run'])}"
-        tag, source = "own, not run", f"own, not run: {plain(row['not_run'])}"
-    elif row["part"] == "outside":
-        note = f"{notes.scored_here(row)}. {notes.NO_RUNS}"
-        tag, source = from_outside(row), f"{from_outside(row)}: {plain(row['captions'])}"
+    texts = []
+    for cell in row.cells:
+        printed = _printed(cell)
+        if row.printed:
+            texts.append(printed)
+        else:
+            beside = "" if cell.result.printed_percent is None else printed.text
+            texts.append(_ours(cell, printed=beside, note=printed.note))
+    scorers = ", ".join(map(plain, _sources(row)))
+    tag = "printed" if row.printed else ""
+    source = "printed" if row.printed else "run"
+    note = ""
+    if row.not_run:
+        note = f"Own, not run: {ended(row.not_run)}"
+        tag = "own, not run"
+        source = f"own, not run: {plain(row.not_run)}"
+    elif row.part == "outside":
+        note = f"{notes.scored_here(row.result)}. {notes.NO_RUNS}"
+        tag = from_outside(row.result)
+        source = f"{tag}: {plain(row.result.captions or '')}"
     elif scorers:
         note = f"Scored by {scorers}."
-        tag, source = f"scored by {scorers}", f"run, scored by {scorers}"
-    return Line(
-        row["label"],
-        texts,
-        (cells[0]["notes"].get("row", ""), row["note"], note),
-        tag,
-        source,
-        printed,
-    )
+        tag = f"scored by {scorers}"
+        source = f"run, scored by {scorers}"
+    return Line(row.label, texts, (*row.notes, note), tag, source, row.printed)
+
+
+def _sources(row: FrameRow) -> list[str]:
+    """Return who gave scores of a row, where recap did not."""
+    return list(dict.fromkeys(cell.result.source for cell in row.cells if cell.result.source))
 
 
 def paper_csv(table: TextTable) -> str:
@@ -148,94 +152,88 @@ def paper_csv(table: TextTable) -> str:
 def full_table(frame: Frame) -> TextTable:
     """Return a block for each row with a line for each kind of number:
     ours, printed, differences, and every test."""
-    names = [(heading(column), heading(column)) for column in frame.table.columns]
+    names = columns_of(map(heading, frame.table.columns))
     table = TextTable(plain(frame.table.title), plain(frame.table.scale), names)
-    table.blocks = [_block(row, frame.statistics["family"]["units"]) for row in frame.rows]
+    table.blocks = [_block(row, frame) for row in frame.rows]
     table.footnotes = footnote_marks(table.lines)
     table.legend = notes.legend(frame, beside=False)
     table.notes = list(notes.full_notes(frame))
     rows: dict[str, list[str]] = {}
-    for row in [*frame.statistics["rows"], *frame.statistics.get("outside", [])]:
-        for text in sorted(set(row["signatures"].values())):
-            rows.setdefault(text, []).append(row["id"])
-    table.signatures = (
-        list(rows)
-        if len(rows) == 1
-        else [f"{text} ({', '.join(ids)})" for text, ids in rows.items()]
-    )
+    for row in (*frame.statistics.rows, *frame.statistics.outside):
+        for text in sorted(set(row.signatures.values())):
+            rows.setdefault(text, []).append(row.id)
+    if len(rows) == 1:
+        table.signatures = list(rows)
+    else:
+        table.signatures = [f"{text} ({', '.join(ids)})" for text, ids in rows.items()]
     return table
 
 
-def _block(row: Mapping[str, Any], units: Sequence[str]) -> Block:
+def _block(row: FrameRow, frame: Frame) -> Block:
     """Return the lines of a row that say anything."""
-    cells, not_run = row["cells"], row["not_run"]
+    cells = row.cells
     lines = []
-    if not_run:
-        note = f"Own, not run: {ended(not_run)}"
+    if row.not_run:
+        note = f"Own, not run: {ended(row.not_run)}"
         lines.append(Line("ours: not run", [Cell()] * len(cells), (note,)))
-    elif row["part"] not in PRINTED:
+    elif not row.printed:
         lines.append(_line_of_ours(row))
     printed = []
     for cell in cells:
-        spread = cell["printed_sd"]
+        spread = cell.result.printed_sd_percent
         printed.append(_printed(cell, "" if spread is None else f"{spread:g}"))
-    compared = [Line("printed", printed, (cells[0]["notes"].get("row", ""),))]
-    for key, kind in _kinds(row, units).items():
-        texts = [Cell(_shown(cell, key), note=cell["notes"].get(key, "")) for cell in cells]
-        compared.append(Line(kind, texts))
+    compared = [Line("printed", printed, row.notes[:1]), *_compared(row, frame)]
     lines += [line for line in compared if set(line.cells) != {Cell()}]
-    return Block(_label(row), lines)
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    """Return the label of a row with what it is."""
-    if row["id"] == row["cells"][0]["baseline"]:
-        return f"{row['label']} (baseline)"
+    baseline = not row.printed and row.result.id == frame.statistics.baseline
     origins = {
         "quoted": " (printed, not run)",
         "not_run": " (own, not run)",
-        "outside": f" ({from_outside(row)})",
+        "outside": f" ({from_outside(row.result)})",
     }
-    return row["label"] + origins.get(row["part"], "")
+    origin = " (baseline)" if baseline else origins.get(row.part, "")
+    return Block(f"{row.label}{origin}", lines)
 
 
-def _kinds(row: Mapping[str, Any], units: Sequence[str]) -> dict[str, str]:
-    """Return the numbers that a row may have beside means: key of a cell -> name of the line."""
-    if row["not_run"]:
-        return {"printed_p": "p, printed"}
-    outside = row["part"] == "outside"
-    kinds = {
-        "difference_to_printed": "ours minus printed",
-        "difference": "minus baseline" if outside else "ours minus baseline",
-        "printed_p": "p, printed",
-    }
-    for unit in ["images"] if outside else units:
-        kinds[f"{UNITS[unit]}_p_holm"] = f"p, {unit} (Holm)"
-    return kinds
+def _compared(row: FrameRow, frame: Frame) -> list[Line]:
+    """Return the differences of a row and their p, a line of a cell per column each."""
+    to_print = []
+    to_baseline = []
+    printed_p = []
+    for cell in row.cells:
+        more = number_text(cell.result.difference_to_printed_percent, cell.digits, signed=True)
+        to_print.append(Cell(more))
+        more = number_text(cell.difference, cell.digits + 1, signed=True)
+        note = cell.comparison_reason if cell.difference is None else ""
+        to_baseline.append(Cell(more, note=note))
+        p = NONE if cell.printed_p is None else str(cell.printed_p)
+        printed_p.append(Cell(p, note=cell.printed_p_note))
+    if row.not_run:
+        return [Line("p, printed", printed_p)]
+    outside = row.part == "outside"
+    lines = [
+        Line("ours minus printed", to_print),
+        Line("minus baseline" if outside else "ours minus baseline", to_baseline),
+        Line("p, printed", printed_p),
+    ]
+    for unit in ["images"] if outside else frame.statistics.family.units:
+        cells = []
+        for cell in row.cells:
+            note = cell.test_reason(unit) if frame.statistics.family.made else ""
+            cells.append(Cell(p_text(cell.p_holm(unit)), note=note))
+        lines.append(Line(f"p, {unit} (Holm)", cells))
+    return lines
 
 
-def _shown(cell: Mapping[str, Any], key: str) -> str:
-    """Return a difference, a p or a number of seeds as text."""
-    value, digits = cell[key], column_info(cell["metric"]).digits
-    if key.startswith("difference"):
-        return number_text(value, digits + (key == "difference"), signed=True)
-    if key.endswith("_p_holm"):
-        return p_text(value)
-    return NONE if value is None else str(value)
-
-
-def _line_of_ours(row: Mapping[str, Any]) -> Line:
+def _line_of_ours(row: FrameRow) -> Line:
     """Return the line of our means, with the number of runs where columns differ."""
-    cells = row["cells"]
-    texts = [_ours(cell, note=cell["notes"].get("mean", "")) for cell in cells]
-    counts = {cell["n"] for cell in cells if cell["n"]}
-    if len(counts) != 1:
-        texts = [
-            text if cell["mean"] is None else replace(text, text=f"{text.text} ({cell['n']})")
-            for cell, text in zip(cells, texts, strict=True)
-        ]
-    sources = dict.fromkeys(cell["source"] for cell in cells if cell["source"])
-    kind = ", ".join(["scored here" if row["part"] == "outside" else "ours", *sources])
-    if row["part"] != "outside":
+    counts = {cell.result.n for cell in row.cells if cell.result.n}
+    texts = []
+    for cell in row.cells:
+        text = _ours(cell, note=cell.mean_reason)
+        if len(counts) != 1 and cell.mean is not None:
+            text = replace(text, text=f"{text.text} ({cell.result.n})")
+        texts.append(text)
+    kind = ", ".join(["scored here" if row.part == "outside" else "ours", *_sources(row)])
+    if row.part != "outside":
         kind += f" (n = {counts.pop()})" if len(counts) == 1 else " (n)"
-    return Line(kind, texts, (row["note"],))
+    return Line(kind, texts, row.notes[1:])

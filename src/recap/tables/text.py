@@ -38,6 +38,11 @@ def number_text(value: float | None, digits: int, *, signed: bool = False) -> st
     return f"{rounded:+.{digits}f}" if signed else f"{rounded:.{digits}f}"
 
 
+def columns_of(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return columns whose short names are the full ones."""
+    return [(name, name) for name in names]
+
+
 @dataclass(frozen=True)
 class Cell:
     """One cell: a number with its spread, its marks and the printed number."""
@@ -105,7 +110,10 @@ class TextTable:
     @property
     def lines(self) -> list[Line]:
         """All lines of all blocks."""
-        return [line for block in self.blocks for line in block.lines]
+        lines: list[Line] = []
+        for block in self.blocks:
+            lines += block.lines
+        return lines
 
     def marks(self, *notes: str) -> str:
         """Return the marks of footnotes; no text has no mark."""

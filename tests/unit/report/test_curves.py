@@ -14,7 +14,8 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MissingFile
-from recap.report.figures import draw_curves, write_curves, write_summary
+from recap.report.figures import Curves, draw_curves, write_curves, write_summary
+from recap.settings.params import validate
 from recap.tables.colours import COLOURS, colour_of
 
 pytestmark = pytest.mark.seconds
@@ -54,7 +55,12 @@ def write(tmp_path):
     def write(*runs):
         out, figure = tmp_path / "curves.csv", tmp_path / "figures" / "curves.png"
         try:
-            write_curves(spec={"runs": list(runs)}, runs=tmp_path, out=out, figure=figure)
+            write_curves(
+                spec=validate(Curves, {"runs": list(runs)}, "curves"),
+                runs=tmp_path,
+                out=out,
+                figure=figure,
+            )
         finally:
             assert out.exists() == figure.exists()
         return out, figure
@@ -182,7 +188,5 @@ def test_the_summary_is_the_mean_over_seeds_and_leaves_out_what_did_not_run(tmp_
     ):
         (tmp_path / seed).mkdir()
         (tmp_path / seed / "metrics.json").write_text(json.dumps({"scores": scores, **rest}))
-    write_summary(
-        spec={"rows": {"table.row": ["1", "2"]}}, scores=tmp_path, out=tmp_path / "summary.json"
-    )
+    write_summary(rows={"table.row": ["1", "2"]}, scores=tmp_path, out=tmp_path / "summary.json")
     assert json.loads((tmp_path / "summary.json").read_text()) == {"table.row.CIDEr": 50.0}

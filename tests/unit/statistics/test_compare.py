@@ -8,10 +8,12 @@ import pytest
 from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 from recap.core.checksums import NAME, record
+from recap.core.documents import read_json
 from recap.core.errors import DamagedFile, MetricError, MissingFile, RecapError
 from recap.plan.run import row_runs
 from recap.statistics.compare import compare_table
 from recap.statistics.comparison import compare_paired
+from recap.statistics.results import TableResult
 
 
 def compare(tmp_path, table, seeds):
@@ -44,38 +46,35 @@ def three(tmp_path):
 
 def test_mean_spread_and_distance_to_the_printed_value(three):
     result, folder = three
-    cell = result["rows"][0]["cells"]["CIDEr"]
-    assert cell["values"] == pytest.approx({"1": 0.30, "2": 0.31, "3": 0.32})
-    assert (cell["mean"], cell["sd"], cell["n"]) == pytest.approx((0.31, 0.01, 3))
-    assert cell["printed_percent"] == 127.8
-    assert cell["difference_to_printed_percent"] is None  # our settings are not the print's
-    assert result["rows"][1]["cells"]["CIDEr"]["printed_percent"] is None
+    cell = result.rows[0].cells["CIDEr"]
+    assert cell.values == pytest.approx({"1": 0.30, "2": 0.31, "3": 0.32})
+    assert (cell.mean, cell.sd, cell.n) == pytest.approx((0.31, 0.01, 3))
+    assert cell.printed_percent == 127.8
+    assert cell.difference_to_printed_percent is None  # our settings are not the print's
+    assert result.rows[1].cells["CIDEr"].printed_percent is None
     (cell, _) = (
-        row["cells"]["CIDEr"]
-        for row in compare(folder, make_table(as_printed=True), [1, 2, 3])["rows"]
+        row.cells["CIDEr"] for row in compare(folder, make_table(as_printed=True), [1, 2, 3]).rows
     )
-    assert cell["difference_to_printed_percent"] == pytest.approx(31 - 127.8)
+    assert cell.difference_to_printed_percent == pytest.approx(31 - 127.8)
 
 
 def test_tests_against_the_baseline(three):
     result, _ = three
-    assert result["rows"][0]["cells"]["CIDEr"]["comparison"] is None
-    comparison = result["rows"][1]["cells"]["CIDEr"]["comparison"]
+    assert result.rows[0].cells["CIDEr"].comparison is None
+    comparison = result.rows[1].cells["CIDEr"].comparison
     expected = compare_paired(BASE["CIDEr"], BETTER["CIDEr"])
-    assert comparison["difference"] == pytest.approx(0.25)
-    assert (
-        comparison["paired"]["p"] == pytest.approx(expected.p) == pytest.approx(0.030466, abs=1e-6)
-    )
+    assert comparison.difference == pytest.approx(0.25)
+    assert comparison.paired.p == pytest.approx(expected.p) == pytest.approx(0.030466, abs=1e-6)
     # METEOR's differences are all zero:
     # one test remains in the family of the t-tests, two in Welch's.
-    assert comparison["paired"]["p_holm"] == pytest.approx(expected.p)
-    assert result["family"]["tests"] == {
+    assert comparison.paired.p_holm == pytest.approx(expected.p)
+    assert result.family.tests == {
         "paired.p": 1,
         "paired.p_wilcoxon": 1,
         "welch.p": 2,
         "joint.p": 1,
     }
-    assert comparison["welch"]["p_holm"] == pytest.approx(2 * comparison["welch"]["p"])
+    assert comparison.welch.p_holm == pytest.approx(2 * comparison.welch.p)
 
 
 def test_a_difference_that_the_seeds_do_not_support_is_not_marked(tmp_path):
@@ -85,17 +84,14 @@ def test_a_difference_that_the_seeds_do_not_support_is_not_marked(tmp_path):
         write_run(
             tmp_path / "scores" / run.path, {"CIDEr": [value + shift for value in BETTER["CIDEr"]]}
         )
-    comparison = compare(tmp_path, table, [1, 2, 3])["rows"][1]["cells"]["CIDEr"]["comparison"]
-    assert comparison["paired"]["p_holm"] < 0.05 < comparison["welch"]["p_holm"]
-    assert comparison["mark"] == 0
+    comparison = compare(tmp_path, table, [1, 2, 3]).rows[1].cells["CIDEr"].comparison
+    assert comparison.paired.p_holm < 0.05 < comparison.welch.p_holm
+    assert comparison.mark == 0
     alone = compare(tmp_path, table, [2])
-    alone_comparison = alone["rows"][1]["cells"]["CIDEr"]["comparison"]
-    assert alone_comparison["paired"]["p_holm"] < 0.05 and alone_comparison["mark"] == 0
-    assert alone["family"]["units"] == ["images"] and alone["family"]["marked"] == 0
-    assert (
-        alone["rows"][1]["cells"]["CIDEr"]["sd"] is None
-        and alone_comparison["welch"]["p_holm"] is None
-    )
+    alone_comparison = alone.rows[1].cells["CIDEr"].comparison
+    assert alone_comparison.paired.p_holm < 0.05 and alone_comparison.mark == 0
+    assert alone.family.units == ["images"] and alone.family.marked == 0
+    assert alone.rows[1].cells["CIDEr"].sd is None and alone_comparison.welch.p_holm is None
 
 
 def test_a_bleu_that_stands_for_zero_is_not_tested(tmp_path):
@@ -107,25 +103,26 @@ def test_a_bleu_that_stands_for_zero_is_not_tested(tmp_path):
     write_scores(tmp_path / "scores", table, [1], images)
     for row in table.rows:
         write_run(tmp_path / "scores" / row_runs(row, [2])[0].path, images[row.id])
-    cell = compare(tmp_path, table, [1, 2])["rows"][1]["cells"]["BLEU-4"]
-    assert cell["mean"] == pytest.approx(2.750025e-5)  # the score itself stays pycocoevalcap's
-    assert cell["comparison"]["paired"]["p"] is None and cell["comparison"]["welch"]["p"] is None
-    assert cell["comparison"]["paired"]["reason"] == "all differences are zero"
+    cell = compare(tmp_path, table, [1, 2]).rows[1].cells["BLEU-4"]
+    assert cell.mean == pytest.approx(2.750025e-5)  # the score itself stays pycocoevalcap's
+    assert cell.comparison.paired.p is None and cell.comparison.welch.p is None
+    assert cell.comparison.paired.reason == "all differences are zero"
 
 
 def test_equal_scores_and_missing_metrics_carry_reasons(three):
     result, _ = three
-    cells = result["rows"][1]["cells"]
-    assert cells["METEOR"]["comparison"]["paired"]["reason"] == "all differences are zero"
-    assert cells["SPICE"]["mean"] is None and cells["SPICE"]["n"] == 0
-    assert cells["SPICE"]["reason"] == "its models are not installed"
-    assert "'zodiac' has no SPICE" in cells["SPICE"]["comparison"]["reason"]
+    cells = result.rows[1].cells
+    assert cells["METEOR"].comparison.paired.reason == "all differences are zero"
+    assert cells["SPICE"].mean is None and cells["SPICE"].n == 0
+    assert cells["SPICE"].reason == "its models are not installed"
+    assert "'zodiac' has no SPICE" in cells["SPICE"].comparison.reason
 
 
 def test_the_file_is_the_result_has_no_nan_and_equal_scores_give_equal_bytes(three):
     result, tmp_path = three
     text = (tmp_path / "two.json").read_text()
-    assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == result
+    json.loads(text, parse_constant=lambda name: pytest.fail(name))
+    assert read_json(tmp_path / "two.json", TableResult) == result
     compare(tmp_path, make_table(), [1, 2, 3])
     assert (tmp_path / "two.json").read_text() == text
 
@@ -134,16 +131,16 @@ def test_image_scores_are_averaged_over_seeds(tmp_path):
     changed = with_other_scores(
         tmp_path, {"CIDEr": [0.0, 0.8, 0.1, 0.3]}, columns=["CIDEr"], seeds=[1, 2]
     )
-    paired = compare(tmp_path, *changed)["rows"][1]["cells"]["CIDEr"]["comparison"]["paired"]
+    paired = compare(tmp_path, *changed).rows[1].cells["CIDEr"].comparison.paired
     base = [value + 0.005 for value in BASE["CIDEr"]]
-    assert paired["p"] == pytest.approx(compare_paired(base, [0.1, 0.7, 0.3, 0.6]).p)
+    assert paired.p == pytest.approx(compare_paired(base, [0.1, 0.7, 0.3, 0.6]).p)
 
 
 def test_rows_may_lie_in_any_order_of_images(tmp_path):
     backwards = {"CIDEr": BETTER["CIDEr"][::-1]}
     changed = with_other_scores(tmp_path, backwards, columns=["CIDEr"], ids=(14, 13, 12, 11))
-    paired = compare(tmp_path, *changed)["rows"][1]["cells"]["CIDEr"]["comparison"]["paired"]
-    assert paired["p"] == pytest.approx(compare_paired(BASE["CIDEr"], BETTER["CIDEr"]).p)
+    paired = compare(tmp_path, *changed).rows[1].cells["CIDEr"].comparison.paired
+    assert paired.p == pytest.approx(compare_paired(BASE["CIDEr"], BETTER["CIDEr"]).p)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +157,7 @@ def test_rows_may_lie_in_any_order_of_images(tmp_path):
 def test_rows_scored_differently_are_refused(tmp_path, old, new, key):
     changed = with_other_scores(tmp_path, signature=SIGNATURE.replace(old, new))
     if key is None:
-        assert new in compare(tmp_path, *changed)["rows"][1]["signatures"]["1"]
+        assert new in compare(tmp_path, *changed).rows[1].signatures["1"]
         return
     with refused(MetricError, "'transformer'", "'zodiac'", f"{key} is"):
         compare(tmp_path, *changed)

@@ -59,8 +59,8 @@ def test_a_mark_needs_every_unit():
     )
     vague = compare_rows("CIDEr", Sample(IMAGES[0], [0.05, 0.45]), Sample(IMAGES[1], [0.25, 0.65]))
     for units, marked in ((["images"], [1, 1]), (["images", "runs", "both"], [1, 0])):
-        correct([clear, vague], units=units)
-        assert [comparison["mark"] for comparison in (clear, vague)] == marked
+        family = correct([clear, vague], units=units)
+        assert [comparison.mark for comparison in family] == marked
 
 
 def components(training, *, images=200, profile=0.3, rest=0.4):

@@ -10,7 +10,7 @@ import pytest
 from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, make_table, write_scores
 from recap.core.checksums import record
-from recap.core.errors import ChangedFile, MetricError
+from recap.core.errors import ChangedFile, RecapError
 from recap.settings.specs import SelectedRows
 from recap.settings.tables import Selection
 from recap.statistics.compare import choose, compare_table, read_selections, write_selections
@@ -74,15 +74,16 @@ def test_the_table_shows_the_choice_and_tests_no_more_than_before(recorded, tmp_
     after = compare_table(
         table=table, statistics_out=tmp_path / "two.json", selection=recorded, **common
     )
-    assert after["family"] == before["family"] and after["rows"] == before["rows"]
-    (line,) = after["selected"]
-    assert line["label"] == "Best: Transformer"  # though ZoDIAC's test scores are better
-    assert line["cells"]["CIDEr"]["mean"] == after["rows"][0]["cells"]["CIDEr"]["mean"]
-    assert line["cells"]["CIDEr"]["printed_percent"] is None
-    assert line["choice"]["candidates"][0]["validation_cider_d"] == {"1": 0.9, "2": 0.8, "3": 0.7}
+    assert after.family == before.family and after.rows == before.rows
+    (line,) = after.selected
+    assert line.label == "Best: Transformer"  # though ZoDIAC's test scores are better
+    assert line.cells["CIDEr"].mean == after.rows[0].cells["CIDEr"].mean
+    assert line.cells["CIDEr"].printed_percent is None
+    assert line.choice.candidates[0].validation_cider_d == {1: 0.9, 2: 0.8, 3: 0.7}
     write_table(name="two", table=table, statistics=after, out=tmp_path)
     for form in ("two.md", "two.paper.md", "two.csv"):
         assert "Best: Transformer" in (tmp_path / form).read_text()
     assert "validation CIDEr-D" in (tmp_path / "two.md").read_text()
-    with refused(MetricError, "two"):
-        compare_table(table=table, statistics_out=tmp_path / "two.json", **common)
+    without = compare_table(table=table, statistics_out=tmp_path / "two.json", **common)
+    with refused(RecapError, "two"):
+        write_table(name="two", table=table, statistics=without, out=tmp_path)

@@ -1,5 +1,6 @@
 """Votes and answers of a study become the paper's numbers."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -48,16 +49,15 @@ def published(tmp_path_factory):
 def test_the_published_votes_give_table_6_and_its_tests(published):
     forms, result, statistics = published
     assert len(result.used()) == len(forms.sheets.sheets) == 25
-    for block, setup in zip(statistics["blocks"], forms.sheets.study.setups, strict=True):
+    for block, setup in zip(statistics.blocks, forms.sheets.study.setups, strict=True):
         printed = forms.sheets.study.printed[setup.id]["share"]
         shares = [
-            round(100 * block["systems"][system.id]["share"], 1)
-            for system in forms.sheets.study.systems
+            round(100 * block.systems[system.id].share, 1) for system in forms.sheets.study.systems
         ]
         assert shares == printed
-        assert round(block["test"]["chi_square"], 1) == CHI_SQUARE[setup.id]
-        assert block["test"]["degrees"] == 3 and block["test"]["p"] < 0.05
-        assert block["votes"] == 250 and block["images"] == 50
+        assert round(block.test.chi_square, 1) == CHI_SQUARE[setup.id]
+        assert block.test.degrees == 3 and block.test.p < 0.05
+        assert block.votes == 250 and block.images == 50
 
 
 def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, tmp_path):
@@ -81,12 +81,8 @@ def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, t
     assert "51.79" in paths[".csv"].read_text() and not any(
         "SIMULATED" in path.read_text() for path in paths.values()
     )
-    few = {
-        **statistics,
-        "blocks": [
-            {**block, "test": {**block["test"], "p_by": "exact"}} for block in statistics["blocks"]
-        ],
-    }
+    blocks = [replace(block, test=replace(block.test, p_by="exact")) for block in statistics.blocks]
+    few = replace(statistics, blocks=blocks)
     assert any("0.1% data (exact)" in note for note in study_table(forms.sheets, few).notes)
 
 
@@ -109,14 +105,12 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
     statistics = analyse(
         forms.sheets, collect(forms.sheets, [Submission("x", response) for response in responses])
     )
-    missing, invented = statistics["blocks"]
-    assert {s: cell["no"] for s, cell in missing["systems"].items()} == no["missing"]
-    assert missing["systems"]["gt"]["share"] == 37 / 40
+    missing, invented = statistics.blocks
+    assert {s: cell.no for s, cell in missing.systems.items()} == no["missing"]
+    assert missing.systems["gt"].share == 37 / 40
     # the reference captions are not tested against the models
-    assert missing["test"]["degrees"] == 3
-    assert invented["test"]["chi_square"] == pytest.approx(0) and invented["test"][
-        "p"
-    ] == pytest.approx(1)
+    assert missing.test.degrees == 3
+    assert invented.test.chi_square == pytest.approx(0) and invented.test.p == pytest.approx(1)
     content = study_table(forms.sheets, statistics)
     names = ["VisualGPT", "M2 Transformer", "Transformer", "AoA Transformer", "GT"]
     assert [name for name, _ in content.columns] == names
@@ -130,28 +124,26 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
 
 
 def test_chi_square_of_equal_counts_is_zero_and_of_none_is_no_test():
-    assert equal_shares([5, 5, 5])["chi_square"] == 0
-    assert equal_shares([0, 0])["p"] is None
-    assert equal_answers([[5, 0], [7, 0]])["p"] is None
+    assert equal_shares([5, 5, 5]).chi_square == 0
+    assert equal_shares([0, 0]).p is None
+    assert equal_answers([[5, 0], [7, 0]]).p is None
     # (ad - bc)^2 n / (row and column sums): 2 x 2 by hand, without continuity correction
-    assert equal_answers([[10, 20], [20, 10]])["chi_square"] == pytest.approx(
+    assert equal_answers([[10, 20], [20, 10]]).chi_square == pytest.approx(
         (10 * 10 - 20 * 20) ** 2 * 60 / 30**4
     )
 
 
 def test_few_answers_have_an_exact_p():
     # three of the 27 ways to cast three votes
-    assert equal_shares([3, 0, 0])["p"] == pytest.approx(3 / 27)
+    assert equal_shares([3, 0, 0]).p == pytest.approx(3 / 27)
     few = equal_answers([[2, 0], [0, 2]])
-    assert few["p"] == pytest.approx(1 / 3) and few["p_by"] == "Fisher's exact test"
+    assert few.p == pytest.approx(1 / 3) and few.p_by == "Fisher's exact test"
     # Three systems, of which one has all of two no: 1 of the 15 pairs of answers is of each system.
     many = equal_answers([[2, 0], [0, 2], [0, 2]])
-    assert many["p"] == pytest.approx(3 / 15, abs=0.01) and many == equal_answers(
+    assert many.p == pytest.approx(3 / 15, abs=0.01) and many == equal_answers(
         [[2, 0], [0, 2], [0, 2]]
     )
-    assert {equal_shares([5, 5, 6])["p_by"], equal_answers([[10, 20], [20, 10]])["p_by"]} == {
-        PEARSON
-    }
+    assert {equal_shares([5, 5, 6]).p_by, equal_answers([[10, 20], [20, 10]]).p_by} == {PEARSON}
 
 
 @pytest.mark.parametrize("counts", [[4, 1, 0], [3, 3, 1, 1], [6, 2], [0, 0, 0, 2, 1]])
@@ -159,7 +151,7 @@ def test_the_exact_p_of_votes_is_that_of_all_ways_to_cast_them(counts):
     ways = product(range(len(counts)), repeat=sum(counts))
     squares = [sum(way.count(system) ** 2 for system in range(len(counts))) for way in ways]
     share_of = np.mean(np.array(squares) >= sum(count**2 for count in counts))
-    assert equal_shares(counts)["p"] == pytest.approx(share_of)
+    assert equal_shares(counts).p == pytest.approx(share_of)
 
 
 def test_agreement_of_published_examples():
@@ -170,15 +162,15 @@ def test_agreement_of_published_examples():
     )
     rows = [map(int, row.split()) for row in counts.split(",")]
     ratings = [[str(c) for c, number in enumerate(row) for _ in range(number)] for row in rows]
-    assert round(agreement(ratings, list("01234"))["fleiss_kappa"], 3) == 0.210
+    assert round(agreement(ratings, list("01234")).fleiss_kappa, 3) == 0.210
     # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", C:
     # four observers, twelve units, nominal 0.743.
     observers = ["123321412   ", "1233224125 3", " 3332342251 ", "12332441251 "]
     units = [[row[unit] for row in observers if row[unit] != " "] for unit in range(12)]
     result = agreement(units, list("12345"))
-    assert (result["items"], round(result["krippendorff_alpha"], 3)) == (11, 0.743)
+    assert (result.items, round(result.krippendorff_alpha, 3)) == (11, 0.743)
     # chance is certain
-    assert agreement([["a", "a"], ["a", "a"]], ["a", "b"])["krippendorff_alpha"] is None
+    assert agreement([["a", "a"], ["a", "a"]], ["a", "b"]).krippendorff_alpha is None
 
 
 def test_power_of_the_papers_design():

@@ -48,17 +48,15 @@ def with_outside(tmp_path, table, signature=FILE_SIGNATURE, ids=IMAGES):
 
 def test_a_file_is_compared_over_images_and_never_marked(tmp_path):
     result = with_outside(tmp_path, outside_table())
-    (row,) = result["outside"]
-    cell = row["cells"]["CIDEr"]
-    assert cell["n"] == 1 and cell["sd"] is None and list(cell["values"]) == ["file"]
-    assert cell["comparison"]["difference"] == pytest.approx(0.319)
-    assert (
-        cell["comparison"]["paired"]["p_holm"] < 1e-6 and cell["comparison"]["paired"]["low"] > 0.3
-    )
-    assert cell["comparison"]["welch"]["p"] is None and cell["comparison"]["joint"]["p"] is None
-    assert cell["comparison"]["mark"] == 0
-    assert result["family"]["made"] == 2 and result["family"]["tests"]["welch.p"] == 1
-    assert [row["id"] for row in result["rows"]] == ["transformer", "zodiac"]
+    (row,) = result.outside
+    cell = row.cells["CIDEr"]
+    assert cell.n == 1 and cell.sd is None and list(cell.values) == ["file"]
+    assert cell.comparison.difference == pytest.approx(0.319)
+    assert cell.comparison.paired.p_holm < 1e-6 and cell.comparison.paired.low > 0.3
+    assert cell.comparison.welch.p is None and cell.comparison.joint.p is None
+    assert cell.comparison.mark == 0
+    assert result.family.made == 2 and result.family.tests["welch.p"] == 1
+    assert [row.id for row in result.rows] == ["transformer", "zodiac"]
 
 
 def test_every_format_says_that_the_captions_are_from_outside(tmp_path):

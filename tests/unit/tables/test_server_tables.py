@@ -3,7 +3,6 @@ own rows that were not run, and scores that COCO's server gave."""
 
 import csv
 import io
-import json
 import re
 from datetime import date
 
@@ -68,7 +67,7 @@ def written(tmp_path_factory):
         (run,) = row_runs(row, [1])
         write_run(tmp_path / "scores" / run.path, {"CIDEr": [0.4, 0.5]}, ids=(1, 2), not_run=())
     out = tmp_path / "statistics.json"
-    compare_table(
+    statistics = compare_table(
         table=table,
         name="t",
         seeds=[1],
@@ -76,7 +75,7 @@ def written(tmp_path_factory):
         statistics_out=out,
         server=folders,
     )
-    files = write_table(name="t", table=table, statistics=json.loads(out.read_text()), out=tmp_path)
+    files = write_table(name="t", table=table, statistics=statistics, out=tmp_path)
     return {file.name.removeprefix("t."): file.read_text() for file in files}
 
 
