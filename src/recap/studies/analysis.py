@@ -165,7 +165,7 @@ def _votes(study: Study, setup: Setup, rated: Rated) -> BlockResult:
         label=setup.label,
         systems=systems,
         images=len(votes),
-        test=equal_shares([counts[name] for name in systems]),
+        test=goodness_of_fit([counts[name] for name in systems]),
         fleiss_kappa=agreed.fleiss_kappa,
         fleiss_items=agreed.fleiss_items,
         krippendorff_alpha=agreed.krippendorff_alpha,
@@ -197,7 +197,7 @@ def _answers(study: Study, question: Question, rated: Rated) -> BlockResult:
         label=question.label,
         systems=systems,
         images=len({image for _, image in ratings}),
-        test=equal_answers(models),
+        test=independence_test(models),
         fleiss_kappa=agreed.fleiss_kappa,
         fleiss_items=agreed.fleiss_items,
         krippendorff_alpha=agreed.krippendorff_alpha,
@@ -240,7 +240,7 @@ def share(count: int, total: int) -> SystemResult:
     return SystemResult(count / total, float(low), float(high))
 
 
-def equal_shares(counts: Sequence[int]) -> ChiSquare:
+def goodness_of_fit(counts: Sequence[int]) -> ChiSquare:
     """Return Pearson's chi-square test that all systems receive equal shares of the votes.
 
     ``chi_square`` is the sum over systems of (votes - expected)^2 / expected, with systems - 1
@@ -275,7 +275,7 @@ def _multinomial(counts: Sequence[int]) -> float:
     return as_large / len(counts) ** total
 
 
-def equal_answers(counts: Sequence[Sequence[int]]) -> ChiSquare:
+def independence_test(counts: Sequence[Sequence[int]]) -> ChiSquare:
     """Return Pearson's chi-square test that answers do not depend on the system,
     without continuity correction.
 

@@ -63,7 +63,7 @@ def _digest(name: str) -> str:
     return base64.b64encode(hashlib.sha256(asset(name).encode()).digest()).decode()
 
 
-def inside(pictures: dict[str, bytes]) -> Source:
+def data_uris(pictures: dict[str, bytes]) -> Source:
     """Return a source of pictures that are part of the page."""
     return cache(lambda name: data_address(pictures[name], "image/jpeg"))
 

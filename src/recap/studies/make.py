@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource
 from recap.settings import Study
 from recap.settings.studies import STUDY_FILES
-from recap.studies.forms import crowd_files, inside, page
+from recap.studies.forms import crowd_files, data_uris, page
 from recap.studies.sheets import BEST, Item, Sheet, Sheets
 from recap.tables.text import plain
 
@@ -91,7 +91,7 @@ def make_study(
     return sheets
 
 
-def latin_square(size: int) -> list[list[int]]:
+def williams_design(size: int) -> list[list[int]]:
     """Return orders of ``0 .. size-1`` in which each number stands equally often at each position.
 
     Also each number follows each other one equally often (Williams, 1949): of an even size there
@@ -127,28 +127,45 @@ def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
         for place, index in enumerate(drawn)
     ]
     systems = [system.id for system in study.systems]
-    square = latin_square(len(systems))
     raters = []
     for repetition in range(study.raters):
         random = generator(study.seed, "study", "images", repetition)
         for group in np.array_split(random.permutation(count), -(-count // study.items)):
             shown = [images[index] for index in group]
             if study.kind == "preference":
-                # The raters of one image begin at different rows
-                # of the square, and so does each rater's next image.
-                rows = random.permutation(len(square))
-                items = []
-                for place, (setup, image) in enumerate(shown):
-                    order = square[rows[(place + repetition) % len(square)]]
-                    items.append(_item(setup, image, [systems[number] for number in order]))
-                raters.append(items)
-                continue
-            for shift in range(len(systems)):
-                items = []
-                for place, (setup, image) in enumerate(shown):
-                    items.append(_item(setup, image, [systems[(place + shift) % len(systems)]]))
-                raters.append([items[place] for place in random.permutation(len(items))])
+                raters.append(_preference_items(shown, systems, repetition, random))
+            else:
+                raters += _question_items(shown, systems, random)
     return raters
+
+
+def _preference_items(
+    images: Sequence[tuple[str, int]],
+    systems: Sequence[str],
+    repetition: int,
+    random: np.random.Generator,
+) -> list[Item]:
+    """Return a rater's items, each with the captions of all systems."""
+    # The raters of one image begin at different rows of the design, and so does each rater's next
+    # image.
+    design = williams_design(len(systems))
+    rows = random.permutation(len(design))
+    items = []
+    for place, (setup, image) in enumerate(images):
+        order = design[rows[(place + repetition) % len(design)]]
+        items.append(_item(setup, image, [systems[number] for number in order]))
+    return items
+
+
+def _question_items(
+    images: Sequence[tuple[str, int]], systems: Sequence[str], random: np.random.Generator
+) -> Iterator[list[Item]]:
+    """Yield the items of as many raters as there are systems: each image, one system's caption."""
+    for shift in range(len(systems)):
+        items = []
+        for place, (setup, image) in enumerate(images):
+            items.append(_item(setup, image, [systems[(place + shift) % len(systems)]]))
+        yield [items[place] for place in random.permutation(len(items))]
 
 
 def _item(setup: str, image: int, systems: list[str]) -> Item:
@@ -277,7 +294,7 @@ def _write(sheets: Sheets, gold: Sequence[Item], source: ImageSource, out: Path)
         pictures[name] = buffer.getvalue()
     _write_zip(out / "pictures.zip", pictures.items())
     within = sheets.study.pictures == "inside"
-    where = inside(pictures) if within else "pictures/{}".format
+    where = data_uris(pictures) if within else "pictures/{}".format
     pages = ((f"{sheet.id}.html", page(sheets, sheet, where).encode()) for sheet in sheets.sheets)
     folder = {} if within else {f"pictures/{name}": content for name, content in pictures.items()}
     _write_zip(out / "pages.zip", chain(pages, folder.items()))

@@ -381,7 +381,7 @@ def _raters(sheets: Sheets, responses: Mapping[str, tuple[Response, str]]) -> li
     people = set[str]()
     for sheet, (response, person) in sorted(responses.items()):
         rule, wrong = _excluded(sheets, sheets.by_id[sheet], response)
-        if person and person in people:  # the first form of a person counts
+        if person and person in people:  # of several forms that with the lowest number counts
             rule = "repeated_person"
         people.add(person)
         raters.append(Rater(sheet=sheet, answers=response.answers, wrong_gold=wrong, excluded=rule))

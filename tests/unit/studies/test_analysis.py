@@ -14,8 +14,8 @@ from recap.studies.analysis import (
     PEARSON,
     agreement,
     analyse,
-    equal_answers,
-    equal_shares,
+    goodness_of_fit,
+    independence_test,
     study_power,
 )
 from recap.studies.responses import Submission, collect
@@ -124,26 +124,28 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
 
 
 def test_chi_square_of_equal_counts_is_zero_and_of_none_is_no_test():
-    assert equal_shares([5, 5, 5]).chi_square == 0
-    assert equal_shares([0, 0]).p is None
-    assert equal_answers([[5, 0], [7, 0]]).p is None
+    assert goodness_of_fit([5, 5, 5]).chi_square == 0
+    assert goodness_of_fit([0, 0]).p is None
+    assert independence_test([[5, 0], [7, 0]]).p is None
     # (ad - bc)^2 n / (row and column sums): 2 x 2 by hand, without continuity correction
-    assert equal_answers([[10, 20], [20, 10]]).chi_square == pytest.approx(
+    assert independence_test([[10, 20], [20, 10]]).chi_square == pytest.approx(
         (10 * 10 - 20 * 20) ** 2 * 60 / 30**4
     )
 
 
 def test_few_answers_have_an_exact_p():
     # three of the 27 ways to cast three votes
-    assert equal_shares([3, 0, 0]).p == pytest.approx(3 / 27)
-    few = equal_answers([[2, 0], [0, 2]])
+    assert goodness_of_fit([3, 0, 0]).p == pytest.approx(3 / 27)
+    few = independence_test([[2, 0], [0, 2]])
     assert few.p == pytest.approx(1 / 3) and few.p_by == "Fisher's exact test"
     # Three systems, of which one has all of two no: 1 of the 15 pairs of answers is of each system.
-    many = equal_answers([[2, 0], [0, 2], [0, 2]])
-    assert many.p == pytest.approx(3 / 15, abs=0.01) and many == equal_answers(
+    many = independence_test([[2, 0], [0, 2], [0, 2]])
+    assert many.p == pytest.approx(3 / 15, abs=0.01) and many == independence_test(
         [[2, 0], [0, 2], [0, 2]]
     )
-    assert {equal_shares([5, 5, 6]).p_by, equal_answers([[10, 20], [20, 10]]).p_by} == {PEARSON}
+    assert {goodness_of_fit([5, 5, 6]).p_by, independence_test([[10, 20], [20, 10]]).p_by} == {
+        PEARSON
+    }
 
 
 @pytest.mark.parametrize("counts", [[4, 1, 0], [3, 3, 1, 1], [6, 2], [0, 0, 0, 2, 1]])
@@ -151,7 +153,7 @@ def test_the_exact_p_of_votes_is_that_of_all_ways_to_cast_them(counts):
     ways = product(range(len(counts)), repeat=sum(counts))
     squares = [sum(way.count(system) ** 2 for system in range(len(counts))) for way in ways]
     share_of = np.mean(np.array(squares) >= sum(count**2 for count in counts))
-    assert equal_shares(counts).p == pytest.approx(share_of)
+    assert goodness_of_fit(counts).p == pytest.approx(share_of)
 
 
 def test_agreement_of_published_examples():

@@ -17,8 +17,9 @@ from helpers.pages import Page
 from helpers.refusals import refused
 from helpers.studies import HOSTILE, make, study_of, write_world
 from recap.core.errors import ConfigError, DamagedFile, DataError
+from recap.settings.studies import STUDY_FILES
 from recap.studies.forms import EQUAL, asset
-from recap.studies.make import FILES, latin_square, make_study, study_items
+from recap.studies.make import make_study, study_items, williams_design
 from recap.studies.sheets import read_sheets
 
 pytestmark = pytest.mark.seconds
@@ -59,7 +60,7 @@ def test_raters_see_photos_of_a_phone_upright(tmp_path):
 @given(st.integers(2, 9))
 @settings(deadline=None)
 def test_in_a_latin_square_each_number_is_equally_often_everywhere_and_behind_each_other(size):
-    square = latin_square(size)
+    square = williams_design(size)
     assert all(sorted(order) == list(range(size)) for order in square)
     for position in range(size):
         assert len(set(Counter(order[position] for order in square).values())) == 1
@@ -199,7 +200,7 @@ def test_equal_inputs_give_equal_files_and_another_seed_another_study(tmp_path):
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
         (tmp_path / folder).mkdir()
         make(tmp_path / folder, study_of("visualgpt/t6", **SMALL, seed=seed), 40)
-    for name in FILES:
+    for name in STUDY_FILES:
         first, second, other = (
             (tmp_path / folder / "study" / name).read_bytes() for folder in "abc"
         )
