@@ -185,7 +185,7 @@ def _cut_claims(params: Path, dropped: Mapping[str, set[str]]) -> None:
 
     def stays(check: Check) -> bool:
         files_read = [
-            file_and_part(params, name)[0] for name in (check.table, check.in_place) if name
+            file_and_part(params, name)[0] for name in (check.table, check.fallback_table) if name
         ]
         return not any({check.row, *check.rows} & dropped.get(file, set()) for file in files_read)
 
@@ -195,7 +195,9 @@ def _cut_claims(params: Path, dropped: Mapping[str, set[str]]) -> None:
             for claim in read_claims(params, paper)
         ]
         claims = [
-            claim for claim in claims if claim.checks or claim.settled or claim.not_for_a_program
+            claim
+            for claim in claims
+            if claim.checks or claim.fixed_verdict or claim.reason_unjudged
         ]
         path = params / paper / CLAIMS_FILE
         if claims:

@@ -114,7 +114,7 @@ def _claims_spec(plan: RunPlan, claims: list[Claim]) -> ClaimsSpec:
         name: ComparedTable(table=plan.tables[name], seeds=plan.seeds[name]) for name in names
     }
     printed = {}
-    for name in sorted({check.table for check in _checks(claims) if check.in_place}):
+    for name in sorted({check.table for check in _checks(claims) if check.fallback_table}):
         table = load_named(plan.params, "tables", name)
         rows = {row.id: row.printed for row in (*table.rows, *table.quoted)}
         printed[name] = PrintedTable(

@@ -325,7 +325,7 @@ class RunPlan:
             "printed",
             "printed_sd",
             "printed_p",
-            "p_fits",
+            "p_explained_by",
             "doubt",
         )
         return Row(

@@ -103,7 +103,7 @@ class _PrintedRow(Strict):
     printed_p: PrintedP = Field(
         {}, description="metric -> printed p of the row against the baseline"
     )
-    p_fits: PFits = omitted_at_default(
+    p_explained_by: PFits = omitted_at_default(
         {}, description="metric -> what the t-test of the printed p may have been over"
     )
     doubt: Doubt = Field(
@@ -117,7 +117,7 @@ class _PrintedRow(Strict):
             self.doubt,
             [*self.printed, *([WHOLE_ROW] if self.printed else [])],
         )
-        check_known("p_fits of a printed p", self.p_fits, self.printed_p)
+        check_known("p_explained_by of a printed p", self.p_explained_by, self.printed_p)
         return self
 
 
@@ -345,7 +345,7 @@ class Table(_Table):
 
 
 # keys of a row that have a value for each part
-_BY_PART = ("printed", "printed_sd", "printed_p", "p_fits", "doubt")
+_BY_PART = ("printed", "printed_sd", "printed_p", "p_explained_by", "doubt")
 
 
 class Part(RowSettings):
@@ -377,7 +377,7 @@ class PartsRow(TrainedRow):
     printed_p: dict[Id, PrintedP] = Field(
         {}, description="part -> metric -> printed p against the baseline"
     )
-    p_fits: dict[Id, PFits] = Field(
+    p_explained_by: dict[Id, PFits] = Field(
         {}, description="part -> metric -> what its t-test may have been over"
     )
     doubt: dict[Id, Doubt] = Field({}, description="part -> metric, or `row` -> why it is doubtful")
@@ -453,7 +453,7 @@ class Check(Strict):
     """A claim's comparison: a row against other rows, a quoted row, or a printed number."""
 
     table: str = Field(description="name of the table, with its part: mine/t1_f001")
-    in_place: str | None = Field(
+    fallback_table: str | None = Field(
         None, description="table of the same rows, read where `table` has one seed or none"
     )
     metrics: list[Column] = Field(default=["CIDEr"], min_length=1)
@@ -477,7 +477,7 @@ class Check(Strict):
     @property
     def tables(self) -> list[str]:
         """Its table, and the one that may be read in its place."""
-        return [self.table, *([self.in_place] if self.in_place else [])]
+        return [self.table, *([self.fallback_table] if self.fallback_table else [])]
 
     @property
     def rows(self) -> list[str]:
@@ -485,7 +485,7 @@ class Check(Strict):
         return [self.against] if isinstance(self.against, str) else self.against or []
 
 
-class Settled(Strict):
+class FixedVerdict(Strict):
     """A verdict that no training can change, such as a sum or a count."""
 
     holds: bool
@@ -501,12 +501,12 @@ class Claim(Strict):
     printed: list[float] = Field([], description="numbers of the sentence, as printed")
     doubt: str = Field("", description="what speaks against the sentence in the paper itself")
     checks: list[Check] = Field([], description="comparisons that all must hold")
-    settled: Settled | None = None
-    not_for_a_program: str | None = Field(
+    fixed_verdict: FixedVerdict | None = None
+    reason_unjudged: str | None = Field(
         None, min_length=1, description="why no program can judge it"
     )
 
-    _decided_once = exactly_one("checks", "settled", "not_for_a_program")
+    _decided_once = exactly_one("checks", "fixed_verdict", "reason_unjudged")
 
 
 class ClaimsFile(Strict):

@@ -58,10 +58,12 @@ def judge_claims(spec: ClaimsSpec, scores: Path) -> list[ClaimVerdict]:
 
 
 def _verdict(claim: Claim, spec: ClaimsSpec, scores: Path) -> ClaimVerdict:
-    if claim.not_for_a_program:
-        return ClaimVerdict(claim, NO_PROGRAM, claim.not_for_a_program)
-    if claim.settled:
-        return ClaimVerdict(claim, HOLDS if claim.settled.holds else FAILS, claim.settled.why)
+    if claim.reason_unjudged:
+        return ClaimVerdict(claim, NO_PROGRAM, claim.reason_unjudged)
+    if claim.fixed_verdict:
+        return ClaimVerdict(
+            claim, HOLDS if claim.fixed_verdict.holds else FAILS, claim.fixed_verdict.why
+        )
     tested: list[ComparisonVerdict] = []
     untested: list[ComparisonVerdict] = []
     for check in claim.checks:
@@ -149,12 +151,12 @@ def _compare_runs(
 def _table_read(check: Check, spec: ClaimsSpec) -> str:
     """Return the table that a check is read from: its own, or the one in its place."""
     own = spec.tables.get(check.table)
-    other = spec.tables.get(check.in_place or "")
-    if check.in_place is None or other is None:
+    other = spec.tables.get(check.fallback_table or "")
+    if check.fallback_table is None or other is None:
         return check.table
     # The other one is read where the check's own is missing, or has one seed and so no verdict.
     if own is None or len(own.seeds) < min(2, len(other.seeds)):
-        return check.in_place
+        return check.fallback_table
     return check.table
 
 

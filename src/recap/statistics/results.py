@@ -146,7 +146,7 @@ class RowResult:
     stage: str | None = None
     as_printed: bool = False  #: with data and settings of the print
     printed_p: dict[str, float] = field(default_factory=dict)
-    p_fits: OmittedIfEmpty[PFits] = field(default_factory=dict)
+    p_explained_by: OmittedIfEmpty[PFits] = field(default_factory=dict)
     doubt: dict[str, str] = field(default_factory=dict)
     note: str = ""
     signatures: dict[str, str] = field(default_factory=dict)  #: by seed
@@ -162,7 +162,7 @@ class RowResult:
             label=row.label,
             cells=cells,
             printed_p=row.printed_p,
-            p_fits=row.p_fits,
+            p_explained_by=row.p_explained_by,
             doubt=row.doubt,
         )
         if isinstance(row, OutsideRow):  # it has no training

@@ -130,7 +130,7 @@ class FrameCell:
     @property
     def printed_p_note(self) -> str:
         """The tests that give the printed p for the printed gain at a usual spread."""
-        units = self.row.p_fits.get(self.metric)
+        units = self.row.p_explained_by.get(self.metric)
         if units is None:
             return ""
         if not units:

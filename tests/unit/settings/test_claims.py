@@ -35,7 +35,7 @@ def test_the_claims_are_those_of_the_papers():
 )
 def test_a_comparison_names_what_its_tables_have(claim):
     for check in claim.checks:
-        for name in filter(None, [check.table, check.in_place]):
+        for name in filter(None, [check.table, check.fallback_table]):
             table = load_named(PARAMS, "tables", name)
             own, others = {row.id for row in table.rows}, set(check.rows)
             assert check.row in own and (

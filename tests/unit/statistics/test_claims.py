@@ -86,13 +86,13 @@ def test_runs_that_are_missing_are_counted(tmp_path):
     result = example.judged()
     assert result.verdict == NOT_RUN and "7 of 10 runs" in result.why
     assert example.judged(table="u").verdict == NOT_RUN
-    assert example.judged(table="u", in_place="t").comparisons[0].table == "t"
+    assert example.judged(table="u", fallback_table="t").comparisons[0].table == "t"
 
 
 def test_a_table_in_place_is_read_where_the_own_one_has_one_seed(tmp_path):
     example = Made(tmp_path, as_printed=True)
     several, one = (ComparedTable(table=example.table, seeds=seeds) for seeds in (SEEDS, [1]))
-    check = claim(table="t", in_place="u", size=20)
+    check = claim(table="t", fallback_table="u", size=20)
 
     def read(own, other):
         (result,) = judged(check, tmp_path, t=own, u=other).comparisons
@@ -107,14 +107,14 @@ def test_a_table_in_place_is_read_where_the_own_one_has_one_seed(tmp_path):
 
 def test_a_row_that_a_table_in_place_lacks_is_not_compared_with_and_is_said(tmp_path):
     result = Made(tmp_path).judged(
-        table="u", in_place="t", against=["transformer", "larger"], size=20
+        table="u", fallback_table="t", against=["transformer", "larger"], size=20
     )
     assert result.verdict == HOLDS and result.why == "1 comparison not made at this scale"
     assert [(each.verdict, each.planned) for each in result.comparisons] == [
         (HOLDS, True),
         (NOT_RUN, False),
     ]
-    gone = Made(tmp_path).judged(table="u", in_place="t", against=["larger"])
+    gone = Made(tmp_path).judged(table="u", fallback_table="t", against=["larger"])
     assert gone.verdict == NOT_RUN and "row larger is not run" in gone.why
 
 
@@ -126,7 +126,7 @@ def test_the_printed_size_is_that_of_the_table_whose_place_another_takes_and_ano
     rows = {"zodiac": {"CIDEr": 125.0}, "transformer": {"CIDEr": 120.0}}
     other, same = (
         judged(
-            claim(table="u", in_place="t"),
+            claim(table="u", fallback_table="t"),
             tmp_path,
             {"u": PrintedTable(stage=stage, rows=rows)},
             t=table,
@@ -153,8 +153,10 @@ def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_t
 
 
 def test_what_no_training_decides_says_why():
-    no = Claim(id="m.c1", sentence="s", where="1", not_for_a_program="a name")
-    counted = Claim(id="m.c2", sentence="s", where="1", settled={"holds": False, "why": "2 + 2"})
+    no = Claim(id="m.c1", sentence="s", where="1", reason_unjudged="a name")
+    counted = Claim(
+        id="m.c2", sentence="s", where="1", fixed_verdict={"holds": False, "why": "2 + 2"}
+    )
     result = [judged(each, None) for each in (no, counted)]
     assert [(each.verdict, each.why) for each in result] == [
         (NO_PROGRAM, "a name"),

@@ -36,7 +36,9 @@ JUDGED = ComparisonVerdict(
     0.0004,
     runs=3,
 )
-SETTLED = Claim(id="mine.c2", sentence="four", where="1", settled={"holds": True, "why": "2 + 2"})
+SETTLED = Claim(
+    id="mine.c2", sentence="four", where="1", fixed_verdict={"holds": True, "why": "2 + 2"}
+)
 VERDICTS = [ClaimVerdict(CLAIM, HOLDS, "", (JUDGED,)), ClaimVerdict(SETTLED, HOLDS, "2 + 2")]
 
 

@@ -390,7 +390,7 @@ def test_the_paper_layout_has_the_doubts_of_its_printed_rows(tmp_path):
 
 
 def test_a_printed_p_stands_above_ours_with_what_its_test_may_have_been_over(tmp_path):
-    files = doubted(tmp_path, p_fits={"CIDEr": ["images", "pairs"]})
+    files = doubted(tmp_path, p_explained_by={"CIDEr": ["images", "pairs"]})
     kinds = [kind for kind, _ in lines_of(files["md"])]
     own = kinds.index("ours minus baseline")
     assert kinds[own + 1 : own + 3] == ["p, printed", "p, images (Holm)"]
@@ -398,7 +398,7 @@ def test_a_printed_p_stands_above_ours_with_what_its_test_may_have_been_over(tmp
     assert printed == [["--", "0.5", "--"], ["--", "1e-18 [e]", "--"]]
     note = "A t-test over images or over pairs of a run and an image explains this printed p"
     assert all(note in files[ending] for ending in ("md", "html", "tex"))
-    none = doubted(tmp_path, p_fits={"CIDEr": []})
+    none = doubted(tmp_path, p_explained_by={"CIDEr": []})
     assert (
         "[e] No t-test over runs, images, pairs of a run and an image explains this printed p"
         in none["md"]

@@ -18,7 +18,7 @@ SETTLED = {
     claim.id: claim
     for paper in papers_with_claims(PARAMS)
     for claim in read_claims(PARAMS, paper)
-    if claim.settled
+    if claim.fixed_verdict
 }
 ALL = sum(COCO_IMAGES.values())
 GPT2_PIECES = 50_257
@@ -76,14 +76,14 @@ def gpt2_small(printed):
             dropout=0,
         )
     counted = round(sum(parameter.numel() for parameter in model.parameters()) / 1e6)
-    assert f"{counted} M" in SETTLED["visualgpt.c11"].settled.why
+    assert f"{counted} M" in SETTLED["visualgpt.c11"].fixed_verdict.why
     return printed == [counted]
 
 
 def pictures(printed):
     train, val, test, total = map(int, printed)
     assert (val, test) == (COCO_PARTS["val2014"], COCO_PARTS["test2014"]) and train + val == ALL
-    assert f"{train + val + test:,}" in SETTLED["xlan.c3"].settled.why
+    assert f"{train + val + test:,}" in SETTLED["xlan.c3"].fixed_verdict.why
     return train + val + test == total
 
 
@@ -106,8 +106,8 @@ def experiments(printed):
 
 def wider_feed_forward(printed):
     _, transformer, plus, _ = zodiac_models()
-    assert f"{plus - transformer:.1f} M" in SETTLED["zodiac.c3"].settled.why
-    assert f"{2048 * 4028 / 1e6:.2f} M" in SETTLED["zodiac.c3"].settled.why
+    assert f"{plus - transformer:.1f} M" in SETTLED["zodiac.c3"].fixed_verdict.why
+    assert f"{2048 * 4028 / 1e6:.2f} M" in SETTLED["zodiac.c3"].fixed_verdict.why
     return round(plus - transformer, 1) == printed[2]
 
 
@@ -119,7 +119,7 @@ def wider_attention(printed):
     layers = 3 * wide.decoder_layers
     assert wide.encoder_layers == wide.decoder_layers
     added = layers * 4 * (wide.d_model**2 - narrow.d_model**2) / 1e6
-    assert f"{added:.1f} M" in SETTLED["zodiac.c4"].settled.why
+    assert f"{added:.1f} M" in SETTLED["zodiac.c4"].fixed_verdict.why
     return round(added, 1) == printed[3]
 
 
@@ -127,7 +127,7 @@ def counted(printed):
     found = [f"{number:.1f}" for number in zodiac_models()]
     labels = [row.label for row in load_named(PARAMS, "tables", "zodiac/t3").rows]
     assert all(f"({number} M)" in label for number, label in zip(found, labels, strict=True))
-    assert ", ".join(found[:-1]) + f" and {found[-1]} M" in SETTLED["zodiac.c5"].settled.why
+    assert ", ".join(found[:-1]) + f" and {found[-1]} M" in SETTLED["zodiac.c5"].fixed_verdict.why
     return found == [f"{number:.1f}" for number in printed]
 
 
@@ -153,4 +153,4 @@ def test_every_settled_claim_is_checked():
 
 @pytest.mark.parametrize("claim", CHECKS)
 def test_a_settled_verdict_is_true(claim):
-    assert CHECKS[claim](SETTLED[claim].printed) == SETTLED[claim].settled.holds
+    assert CHECKS[claim](SETTLED[claim].printed) == SETTLED[claim].fixed_verdict.holds
