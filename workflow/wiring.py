@@ -101,7 +101,7 @@ class Wiring:
             # has it as a usual input.
             stores = () if _made_otherwise(job) else _STORES
             for name, files in inputs.items():
-                is_store = name in stores and isinstance(files, list)
+                is_store = name in stores and files and files[0].endswith(".h5")
                 if name in old or is_store:
                     inputs[name] = ancient(files)
             return inputs

@@ -27,13 +27,13 @@ def pictures(plan: RunPlan, dataset: str) -> list[str]:
 
 def corpus(plan: RunPlan, dataset: str) -> Inputs:
     """Return the captions of a data set as an input."""
-    return {"corpus": plan.files.of("corpus", dataset=dataset)["corpus"]}
+    return {"corpus": [plan.files.of("corpus", dataset=dataset)["corpus"]]}
 
 
 def texts(plan: RunPlan, dataset: str) -> Inputs:
     """Return the captions of a data set and its vocabulary as inputs."""
     vocabulary = plan.files.of("vocabulary", dataset=dataset)["vocabulary"]
-    return {**corpus(plan, dataset), "vocabulary": vocabulary}
+    return {**corpus(plan, dataset), "vocabulary": [vocabulary]}
 
 
 def data_jobs(plan: RunPlan) -> Iterator[Job]:

@@ -35,7 +35,7 @@ def _store_jobs(plan: RunPlan, store: Store) -> Iterator[Job]:
             rule="pretrain",
             wildcards=names,
             inputs={
-                "boxes": files.product(reader, "boxes.json"),
+                "boxes": [files.product(reader, "boxes.json")],
                 "images": pictures(plan, reader),
             },
             spec=spec,
@@ -59,7 +59,7 @@ def _store_jobs(plan: RunPlan, store: Store) -> Iterator[Job]:
     }
     # The note stands for the store, which is another file whenever it grows.
     yield Job(rule="extractor", wildcards=names, inputs=made_from, spec=spec, code=code)
-    read: Inputs = {"used": files.of("used_images", **names)["used"]}
+    read: Inputs = {"used": [files.of("used_images", **names)["used"]]}
     for key in ("boxes", "cells"):
         source = settings.input_features().get(key)
         read[key] = [files.store(store.dataset, source)] if source else []

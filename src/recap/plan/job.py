@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 from recap.core.errors import UnknownName
 from recap.plan.files import Files
 
-Inputs = dict[str, str | list[str]]
+Inputs = dict[str, list[str]]
 
 
 @dataclass(frozen=True)

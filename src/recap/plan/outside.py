@@ -121,7 +121,7 @@ def acquisition_jobs(plan: RunPlan, needed: Sequence[MissingFile]) -> Iterator[J
         assert archive is not None  # of what is unpacked
         yield Job(
             rule="_".join(["unpack", *re.findall("[A-Za-z0-9]+", name)]),
-            inputs={"archive": plan.files.outside(archive.name)},
+            inputs={"archive": [plan.files.outside(archive.name)]},
             outputs={each.path: each.path for each in files},
             params={"list": str(versions), "folder": name},
         )
@@ -137,7 +137,7 @@ def _web_pictures(plan: RunPlan, survivors: str, pictures: WebPictures) -> Itera
         yield Job(
             rule="wanted_rows",
             wildcards={"pictures": folder},
-            inputs={"tsv": pictures.tsv},
+            inputs={"tsv": [pictures.tsv]},
             spec=draws,
             code=EntryPoints(("recap.data.subsets:write_wanted",)),
         )
@@ -145,7 +145,7 @@ def _web_pictures(plan: RunPlan, survivors: str, pictures: WebPictures) -> Itera
     yield Job(
         rule="web_pictures",
         wildcards={"pictures": survivors},
-        inputs={"tsv": pictures.tsv, "only": only},
+        inputs={"tsv": [pictures.tsv], "only": only},
         params={"min_side": pictures.min_side},
     )
 

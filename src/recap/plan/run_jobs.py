@@ -104,13 +104,13 @@ def training_job(plan: RunPlan, run: Run, spec: RunSpec) -> Job:
         outside = weights.outside
         begins: Inputs = {"weights": weights.files}
     else:
-        begins = {"init": checkpoint(plan, plan.first_stage(run))}
+        begins = {"init": [checkpoint(plan, plan.first_stage(run))]}
     return Job(
         rule=f"train_{run.stage}",
         wildcards=run.wildcards,
         inputs={
             **texts(plan, run.dataset),
-            "subset": plan.files.of("subset", **run.wildcards)["subset"],
+            "subset": [plan.files.of("subset", **run.wildcards)["subset"]],
             **stores(plan, run),
             **begins,
         },
@@ -220,7 +220,7 @@ def _submission(plan: RunPlan, sent: Submission) -> Iterator[Job]:
     for name, part in (("val", VAL), ("test", TEST)):
         shown = sent.shown(part)
         wildcards = {"run": run.path, "part": part}
-        captions[name] = plan.files.of("server_captions", **wildcards)["captions"]
+        captions[name] = [plan.files.of("server_captions", **wildcards)["captions"]]
         yield Job(
             rule="server_captions",
             wildcards=wildcards,

@@ -65,7 +65,7 @@ def study_jobs(plan: RunPlan) -> Iterator[Job]:
     """Yield what makes the forms of studies, and tables where there are responses."""
     for name, study in planned_studies(plan).items():
         wildcards = {"study": name}
-        form: Inputs = {"sheets": plan.files.of("study_sheets", **wildcards)["sheets"]}
+        form: Inputs = {"sheets": [plan.files.of("study_sheets", **wildcards)["sheets"]]}
         yield _sheets(plan, name, study)
         if study.responses == SIMULATED:
             code = EntryPoints(("recap.studies.responses",))
@@ -81,7 +81,7 @@ def study_jobs(plan: RunPlan) -> Iterator[Job]:
         yield Job(
             rule="study_analysis",
             wildcards=wildcards,
-            inputs=form | {"responses": plan.files.of("study_import", **wildcards)["responses"]},
+            inputs=form | {"responses": [plan.files.of("study_import", **wildcards)["responses"]]},
             code=EntryPoints(("recap.studies.tables", "recap.studies.analysis"), templates=True),
         )
 

@@ -39,7 +39,7 @@ def test_every_file_that_a_job_reads_is_made_by_another_or_is_an_outside_file():
         made.update(job.outputs.values())
     for job in jobs:
         for files in job.inputs.values():
-            for file in [files] if isinstance(files, str) else files:
+            for file in files:
                 assert file in made or file.startswith("resources/"), (job.rule, file)
     assert set(kept_files(jobs)) < made
 

@@ -44,15 +44,15 @@ def test_a_training_reads_its_data_and_the_weights_that_its_stage_begins_with(pa
     run = plan.scored()[0]
     assert run.path == f"{SETTING}/seed-1/scst"
     common = {
-        "corpus": "results/tiny/data/tiny_scenes/corpus.parquet",
-        "vocabulary": "results/tiny/data/tiny_scenes/vocabulary.json",
-        "subset": "results/tiny/data/tiny_scenes/subsets/full/seed-1.json",
+        "corpus": ["results/tiny/data/tiny_scenes/corpus.parquet"],
+        "vocabulary": ["results/tiny/data/tiny_scenes/vocabulary.json"],
+        "subset": ["results/tiny/data/tiny_scenes/subsets/full/seed-1.json"],
         "features": ["results/tiny/features/tiny_scenes/tiny_grid.h5"],
         "extractors": ["results/tiny/features/tiny_scenes/tiny_grid.extractor.json"],
     }
     weights = f"results/tiny/runs/{SETTING}/seed-1/xe/model.safetensors"
     jobs = plan_jobs(plan)
-    assert jobs.job("train_scst", run.wildcards).inputs == {**common, "init": weights}
+    assert jobs.job("train_scst", run.wildcards).inputs == {**common, "init": [weights]}
     assert jobs.job("train_xe", run.wildcards).inputs == {**common, "weights": []}
 
 
