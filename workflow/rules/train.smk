@@ -56,7 +56,7 @@ rule train_scst:
         gpu=lambda w: job("train_scst", w).gpus,
     params:
         **params("train_scst"),
-        init=subpath(input.init, parent=True),
+        init=lambda w, input: str(Path(input.init[0]).parent),
         out=subpath(output.model, parent=True),
     shell:
         "{RECAP} --log-file {log:q} train --spec {params.spec.file:q}"
