@@ -7,13 +7,14 @@ from torch import nn
 
 from helpers.golden import close, with_parameters
 from helpers.model_cases import build_model, built, log_probabilities, random_images, random_tokens
-from recap.models.gpt2 import LanguageModel, rename_gpt2
+from recap.models.gpt2 import LanguageModel
 from recap.models.images import Images, InputSpec
 from recap.models.state import LevelMemory
 from recap.nn.rows import Rows, key_mask
 from recap.papers.visualgpt.model import AoaEncoderLayer, SelfResurrecting
 from recap.papers.visualgpt.released import rename_official
 from recap.papers.visualgpt.settings import VisualGptModel
+from recap.runs.pretrained import rename_gpt2
 
 D, HEADS, LEVELS = 16, 4, 3
 SIZES = {

@@ -12,11 +12,11 @@ from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
-from recap.models.released import rename
 from recap.models.state import GlobalMemory
 from recap.nn.rows import Rows
 from recap.papers.xlan.model import Update, XDecoderLayer, XEncoderLayer, XLinear
 from recap.papers.xlan.released import X_LINEAR, X_TRANSFORMER, X_TRANSFORMER_RULES
+from recap.runs.released import rename
 
 D, HEADS, JOINT, VOCABULARY = 16, 4, 3, 12
 

@@ -66,7 +66,9 @@ def test_multi_head(case, scope, gate):
     )
     mask = golden["mask"][:, None].bool() if "mask" in golden else None
     query, key, value = (Rows(golden[name][:, None]) for name in ("query", "key", "value"))
-    out = module(query, module.key_value(key, value), attn_mask=mask).values
+    out = module(
+        query, (module.key_value(key)[0], module.key_value(value)[1]), attn_mask=mask
+    ).values
     torch.testing.assert_close(
         out[:, 0], golden[f"out_rap_{named(scope)}_{gate}"], atol=TOLERANCE, rtol=0
     )

@@ -60,11 +60,11 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         """Return the names of the streams that the model reads; by default the main one."""
         return [inputs.main]
 
-    def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
+    def run_layer(self, layer: nn.Module, *inputs: Any, **others: Any) -> Any:
         """Call a layer, with its activations recomputed if asked for."""
         if self.activation_checkpointing and torch.is_grad_enabled():
-            return checkpoint(layer, *inputs, use_reentrant=False)
-        return layer(*inputs)
+            return checkpoint(layer, *inputs, use_reentrant=False, **others)
+        return layer(*inputs, **others)
 
     @abstractmethod
     def encode(self, images: Images) -> MemoryT:

@@ -8,6 +8,7 @@ N vectors (the most of any image), width F.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from recap.core.errors import DataError
 from recap.data.vocabulary import AnyVocabulary
 
 
@@ -75,6 +77,17 @@ class Images:
             sizes = None if stream.sizes is None else change(stream.sizes)
             streams[name] = Stream(change(stream.values), change(stream.mask), boxes, sizes)
         return Images(streams)
+
+
+def square_side(vectors: int) -> int:
+    """Return the side of the square grid whose cells are so many vectors."""
+    side = math.isqrt(vectors)
+    if side * side != vectors:
+        raise DataError(
+            f"an image has {vectors} vectors, and the model reads them as the cells of a square "
+            "grid; take features of a square grid, or a model that needs none"
+        )
+    return side
 
 
 @dataclass(frozen=True)

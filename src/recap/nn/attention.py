@@ -134,11 +134,9 @@ class DotProductAttention(Attention):
         captions = q.shape[1]
         k, v, shared = keys_for_queries(key_value, captions)
         rows = captions_to_queries(q, shared)  # [B', H, R, K]
-        mask = (
-            None
-            if attn_mask is None
-            else mask_for_queries(attn_mask, (len(q), captions, q.shape[3]), shared)
-        )
+        mask = attn_mask
+        if mask is not None:
+            mask = mask_for_queries(mask, (len(q), captions, q.shape[3]), shared)
         if attn_bias is not None:
             bias = captions_to_queries(attn_bias, shared)  # [B', H, R, N]
             mask = bias if mask is None else bias.masked_fill(~mask, MASKED_SCORE)
@@ -165,9 +163,8 @@ class DotProductAttention(Attention):
     ) -> Rows:
         """As `Attention.forward`; `attn_bias` [B, C, H, T, N],
         such as a geometry of boxes, is added to the scores."""
-        return query.merge_heads(
-            self.attend(self.query_heads(query), key_value, attn_mask, attn_bias)
-        )
+        q = self.query_heads(query)
+        return query.merge_heads(self.attend(q, key_value, attn_mask, attn_bias))
 
 
 class MultiHeadAttention(DotProductAttention):
@@ -186,11 +183,8 @@ class MultiHeadAttention(DotProductAttention):
         attn_bias: Tensor | None = None,
     ) -> Rows:
         """Attend and project."""
-        return (
-            super()
-            .forward(query, key_value, attn_mask=attn_mask, attn_bias=attn_bias)
-            .map(self.output)
-        )
+        attended = super().forward(query, key_value, attn_mask=attn_mask, attn_bias=attn_bias)
+        return attended.map(self.output)
 
     def each_level(self, query: Rows, levels: KeyValue, *, attn_mask: Tensor | None) -> Tensor:
         """Attend to the outputs of several encoder layers,
@@ -200,13 +194,11 @@ class MultiHeadAttention(DotProductAttention):
         packed query.
         """
         q = self.query_heads(query)
-        # keys and values, [B, 1, H, N, K]
-        each = zip(*(x.split(1, 1) for x in levels), strict=True)
-        return self.output(
-            torch.stack(
-                [query.merge_heads(self.attend(q, level, attn_mask)).values for level in each]
-            )
-        )
+        keys, values = levels
+        attended = []
+        for level in zip(keys.split(1, 1), values.split(1, 1), strict=True):  # [B, 1, H, N, K]
+            attended.append(query.merge_heads(self.attend(q, level, attn_mask)).values)
+        return self.output(torch.stack(attended))
 
 
 class AdditiveAttention(Attention):

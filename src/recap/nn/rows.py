@@ -118,6 +118,10 @@ class Rows:
         """Apply a function of single vectors, [..., D] -> [..., E]."""
         return self.like(function(self.values))
 
+    def within(self, residual: Callable[..., Tensor], sublayer: Callable[[Rows], Rows]) -> Rows:
+        """Apply a sublayer of rows, within a residual connection such as `Residual`."""
+        return self.like(residual(self.values, lambda x: sublayer(self.like(x)).values))
+
     def padded(self) -> Tensor:
         """Return [B, C, T, D]; packed rows have zeros in place of padding."""
         return self.values if self.index is None else self.index.unpack(self.values)

@@ -106,12 +106,14 @@ def plain_weights(model: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
 
 
-def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write contiguous tensors with their digest, atomically."""
+def save_weights(
+    path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Write contiguous tensors, by default with their digest, atomically."""
     from safetensors.torch import save_file
 
     with atomic_path(path) as temporary:
-        save_file(dict(tensors), temporary, metadata={DIGEST: _digest(tensors)})
+        save_file(dict(tensors), temporary, metadata=metadata or {DIGEST: _digest(tensors)})
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
@@ -123,19 +125,26 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
+def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors of a file by name, and its metadata."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        return tensors, file.metadata() or {}
+
+
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Read a file of tensors and compare it with its digest.
 
     A file that others wrote has none and passes.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
 
     if not path.exists():
         raise TrainingError(f"{path}: no such weights; run the stage that makes them first")
     try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        tensors, metadata = read_safetensors(path)
         if DIGEST in metadata and metadata[DIGEST] != _digest(tensors):
             raise ValueError("its tensors are not those that were saved")
     except (SafetensorError, OSError, ValueError) as error:

@@ -21,10 +21,11 @@ from recap.core.hashing import derived_seed, generator, value_hash
 from recap.core.log import log
 from recap.data.caption_files import texts_outside
 from recap.data.vocabulary import PAD, UNK, load_vocabulary
-from recap.models.gpt2 import LanguageModel, save_language_model
+from recap.models.gpt2 import LanguageModel
 from recap.nn.rows import PackedIndex
 from recap.plan.source import code_digest
 from recap.runs.folder import read_weights
+from recap.runs.pretrained import save_language_model
 from recap.settings.models import LanguageModel as Settings
 from recap.settings.recipes import CosineSchedule, CrossEntropy
 from recap.training.batches import Batch, CaptionBatches

@@ -30,7 +30,6 @@ of elements.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,9 +37,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad
 
-from recap.models.images import Images, InputSpec
+from recap.models.images import Images, InputSpec, square_side
 from recap.models.state import Memory
-from recap.models.transformer import DecoderLayer, EncoderLayer, LayerCache
+from recap.models.transformer import DecoderLayer, EncoderLayer, LayerCache, attend_to_past
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.layers import NORMS
 from recap.nn.rows import (
@@ -246,12 +245,7 @@ def distances(length: int, device: torch.device) -> Tensor:
 
 def grid_size(cells: int, height: int | None) -> tuple[int, int]:
     """Return H and W of a grid of so many cells; without a height it is square."""
-    rows = height or math.isqrt(cells)
-    if rows == 0 or cells % rows or (height is None and rows * rows != cells):
-        shape = "a square grid" if height is None else f"a grid of {height} rows"
-        raise ValueError(
-            f"2-D clustering needs the cells of {shape}, but an image has {cells} vectors"
-        )
+    rows = height or square_side(cells)
     return rows, cells // rows
 
 
@@ -386,17 +380,13 @@ class LineClusters(AdaptiveClusters):
         """Return the scores of Eq. 4 from each token i <= t to token t, [B, C, t + 1]."""
         last = prefix.shape[-1] - 2  # t
         if self.context == "previous":
-            previous = (
-                prefix[..., last : last + 1] - prefix[..., last - 1 : last]
-                if last
-                else torch.zeros_like(new)
-            )
+            previous = pad(prefix, (1, 0)).diff()[..., last, None]  # 0 of the first token
             return (new + previous).expand(*new.shape[:-1], last + 1)
         counts = torch.arange(last, -1, -1, device=new.device)[:, None] + self.own
-        ends, starts = prefix[..., self.own - 2, None], prefix[..., : last + 1]
-        return step_scores(
-            new[..., None, :], ends=ends, starts=starts, shares=shares_of(counts, new.dtype)
-        )[..., 0]
+        ends = prefix[..., self.own - 2, None]
+        shares = shares_of(counts, new.dtype)
+        scores = step_scores(new[..., None, :], ends=ends, starts=prefix[..., :-1], shares=shares)
+        return scores[..., 0]
 
 
 class GridClusters(AdaptiveClusters):
@@ -561,7 +551,6 @@ class ClusterDecoderLayer(DecoderLayer):
         cross_mask: Any,
         past: LayerCache | None = None,
         below: Any = (),
-        **others: Any,
     ) -> tuple[Rows, Any]:
         """As `DecoderLayer.forward`."""
         if self.clusters is None:
@@ -576,8 +565,11 @@ class ClusterDecoderLayer(DecoderLayer):
             # Entries of the cache, from the tokens of each beam.
             entries = row.new_zeros(*row.shape[:2], past.cache.size)
             log_clusters = entries.scatter(2, past.cache.ancestry, row)[:, :, None]
-        out, _ = super().forward(x, image, self_mask, cross_mask, past, log_clusters=log_clusters)
-        return out, LayerClusters(above, tokens)
+        words = x.within(
+            self.around_attention,
+            lambda y: attend_to_past(self.attention, y, self_mask, past, log_clusters=log_clusters),
+        )
+        return self.after_words(words, image, cross_mask), LayerClusters(above, tokens)
 
 
 class Acf(Transformer):

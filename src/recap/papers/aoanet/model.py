@@ -85,9 +85,7 @@ class RefinerLayer(nn.Module):
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-        return x.like(
-            self.around(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values)
-        )
+        return x.within(self.around, lambda y: self.attention.to_itself(y, attn_mask))
 
 
 class AoANet(ContextCaptioner):

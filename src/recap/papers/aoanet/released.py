@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.released import Options, Release, agree, layers, rename
+from recap.runs.released import Options, Release, agree, layers, rename
 
 BLOCK_RULES = [  # names within an attention of the refiner, whatever their prefix
     (r"linears\.0\.", "attention.query."),

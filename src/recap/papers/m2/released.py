@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.released import BUFFERS, Options, Release, layers, rename
+from recap.runs.released import BUFFERS, Options, Release, layers, rename
 
 LAYER_RULES = [
     (r"^encoder\.fc\.", "feature_embedding."),

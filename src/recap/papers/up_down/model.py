@@ -23,12 +23,12 @@ from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import RecurrentCaptioner, RecurrentState
-from recap.models.released import Options, Release, agree, rename
 from recap.models.state import PER_BEAM, GlobalMemory, masked_mean
 from recap.nn.attention import AdditiveAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import ACTIVATIONS, Dropout, LSTMCell
 from recap.papers.up_down.settings import UpDownModel
+from recap.runs.released import Options, Release, agree, rename
 
 
 @dataclass(frozen=True, kw_only=True)

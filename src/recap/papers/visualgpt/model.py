@@ -33,7 +33,7 @@ from torch.nn.functional import gelu, leaky_relu
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner
 from recap.models.explained import Note
-from recap.models.gpt2 import DEVIATION, Gpt2Block, Gpt2Decoder, initialize, load_pretrained
+from recap.models.gpt2 import DEVIATION, Gpt2Block, Gpt2Decoder, initialize
 from recap.models.images import Images, InputSpec
 from recap.models.state import KeyValueCache, LevelMemory, Memory, first_vectors
 from recap.models.transformer import (
@@ -42,14 +42,16 @@ from recap.models.transformer import (
     TokenLayer,
     TransformerDecoder,
     own_mask,
+    post_norm_parts,
 )
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import Dropout, FeedForward, Residual, Stack
+from recap.nn.layers import Dropout, Residual, Stack
 from recap.nn.rows import Rows, key_mask
 from recap.papers.aoanet.model import AttentionOnAttention
 from recap.papers.m2.model import MemoryAttention, MeshedGate
 from recap.papers.visualgpt.settings import VisualGptModel
+from recap.runs.pretrained import load_pretrained
 
 # 4.1 Self-resurrecting activation units
 
@@ -239,10 +241,8 @@ class AoaEncoderLayer(nn.Module):
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-        y = self.around_attention(
-            x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values
-        )
-        return x.like(self.aoa(x.values, y))
+        y = x.within(self.around_attention, lambda y: self.attention.to_itself(y, attn_mask))
+        return x.like(self.aoa(x.values, y.values))
 
 
 def encoder_layer(settings: VisualGptModel) -> nn.Module:
@@ -250,25 +250,16 @@ def encoder_layer(settings: VisualGptModel) -> nn.Module:
     sizes: dict[str, int] = {"d_model": settings.d_model, "heads": settings.heads}
     if settings.encoder == "aoa_baseline":
         return AoaEncoderLayer(**sizes, dropout=settings.dropout, aoa_dropout=settings.aoa_dropout)
-    memory = settings.encoder == "memory"
-    return EncoderLayer(
-        attention=MemoryAttention(**sizes, slots=settings.memory_slots)
-        if memory
-        else MultiHeadAttention(**sizes),
-        feed_forward=FeedForward(
-            d_model=settings.d_model,
-            d_hidden=settings.d_encoder_feed_forward,
-            activation="relu",
-            dropout=settings.dropout,
-        ),
-        residual=partial(
-            Residual,
-            d_model=settings.d_model,
-            norm="post",
-            norm_kind="biased",
-            dropout=settings.dropout,
-        ),
+    if settings.encoder == "memory":
+        attention: MultiHeadAttention = MemoryAttention(**sizes, slots=settings.memory_slots)
+    else:
+        attention = MultiHeadAttention(**sizes)
+    residual, feed_forward = post_norm_parts(
+        d_model=settings.d_model,
+        d_feed_forward=settings.d_encoder_feed_forward,
+        dropout=settings.dropout,
     )
+    return EncoderLayer(attention=attention, feed_forward=feed_forward(), residual=residual)
 
 
 # The model
@@ -301,9 +292,7 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         )
         self._initialize(settings.initialization, settings.copy_layers)
         if settings.pretrained and inputs.weights is not None:
-            load_pretrained(
-                self.decoder, inputs.weights, inputs.vocabulary, source=settings.weights
-            )
+            load_pretrained(self.decoder, inputs.weights, inputs.vocabulary)
 
     def _initialize(self, initialization: str, copy_layers: bool) -> None:  # noqa: C901
         """Draw the random weights; what pretrained weights do not bring keeps them."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.gpt2 import rename_gpt2
-from recap.models.released import BUFFERS, Options, Release, layers, rename
 from recap.papers.m2.released import LAYER_RULES
+from recap.runs.pretrained import rename_gpt2
+from recap.runs.released import BUFFERS, Options, Release, layers, rename
 
 ENCODER = [  # that of the released M2, and the AoA Transformer's
     *LAYER_RULES,

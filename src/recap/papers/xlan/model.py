@@ -449,7 +449,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         self.global_projection = Linear((settings.encoder_layers + 1) * d_model, d_model)
         self.global_norm = nn.LayerNorm(d_model)
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32))
+        self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model))
         self.word_norm = nn.LayerNorm(d_model)
         self.word_dropout = Dropout(settings.word_dropout)
         self.image_side = CeluNorm(d_model)

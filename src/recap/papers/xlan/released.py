@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import ConfigError
-from recap.models.released import Options, Release, agree, layers, rename
 from recap.nn.layers import sinusoid_table
 from recap.papers.xlan.model import MAX_POSITIONS
+from recap.runs.released import Options, Release, agree, layers, rename
 
 BLOCK = "MODEL.BILINEAR"  # options of the blocks
 X_LINEAR = [  # names within an X-Linear block, whatever their prefix
@@ -88,7 +88,7 @@ def rename_x_transformer(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     tables = (value for name, value in state.items() if POSITIONS.search(name))
     table = next(tables, torch.empty(0)).reshape(-1, width)[:MAX_POSITIONS]
     if len(table) < MAX_POSITIONS:
-        sinusoids = sinusoid_table(MAX_POSITIONS, width, torch.float32)
+        sinusoids = sinusoid_table(MAX_POSITIONS, width)
         if not torch.allclose(table.float(), sinusoids[: len(table)], atol=1e-5):
             raise ConfigError(
                 f"the table of positions has {len(table)} rows that are no sinusoids, and the "

@@ -49,7 +49,6 @@ from torch import Tensor, nn
 from recap.core.errors import ConfigError
 from recap.models.base import token_mask
 from recap.models.images import Images, InputSpec
-from recap.models.released import SINUSOID, Options, Release, rename_annotated
 from recap.models.state import PER_BEAM, KeyValueCache, Memory
 from recap.models.transformer import (
     DecoderLayer,
@@ -64,6 +63,7 @@ from recap.nn.layers import ACTIVATIONS, dropout
 from recap.nn.rows import Rows, key_mask, shared_product
 from recap.papers.transformer.model import Transformer, annotated_settings
 from recap.papers.zodiac.settings import ZodiacModel
+from recap.runs.released import SINUSOID, Options, Release, rename_annotated
 
 
 def refined_map(
@@ -155,12 +155,11 @@ class ZodiacMultiHead(Attention):
         self.output = Linear(d_model, d_model)
         self.weights = nn.Identity()  # of a word's attention, without the intensity
 
-    def key_value(self, source: Rows, value_source: Rows | None = None) -> KeyValue:
+    def key_value(self, source: Rows) -> KeyValue:
         """Project and activate what is attended to:
         rows of [B, C or 1, N, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
-        key_input = source.map(self.gelu)
-        value_input = key_input if value_source is None else value_source.map(self.gelu)
-        return self.activated(self.key, key_input), self.activated(self.value, value_input)
+        x = source.map(self.gelu)
+        return self.activated(self.key, x), self.activated(self.value, x)
 
     def activated(self, linear: nn.Module, x: Rows) -> Tensor:
         """G(W G(x)) of Eq. 2-4 and 10, given G(x): rows of [B, C, T, D] -> [B, C, H, T, K]."""
@@ -223,7 +222,6 @@ class ZodiacDecoderLayer(DecoderLayer):
         cross_mask: Any,
         past: LayerCache | None = None,
         below: Any = (),
-        **others: Any,
     ) -> tuple[Rows, Any]:
         """As `DecoderLayer.forward`; what both attentions have averaged over is remembered."""
         own_pool, cross_pool = (None, None) if past is None else past.layer_state

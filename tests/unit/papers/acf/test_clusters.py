@@ -6,7 +6,7 @@ from torch import nn
 
 from helpers.model_cases import N, T, built, log_probabilities, random_images, random_tokens
 from helpers.refusals import refused
-from recap.core.errors import ConfigError
+from recap.core.errors import ConfigError, DataError
 from recap.models.images import Images, Stream
 from recap.nn.rows import Rows
 from recap.papers.acf.model import GridClusters, LineClusters, Window, region_cells
@@ -135,7 +135,7 @@ def test_clusters_of_regions_do_not_depend_on_dummies(regions):
 
 def test_vectors_that_are_no_grid_are_refused():
     model = built(config())
-    with pytest.raises(ValueError, match="a square grid, but an image has 8 vectors"):
+    with pytest.raises(DataError, match="an image has 8 vectors"):
         model.encode(
             Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool))
         )

@@ -22,10 +22,11 @@ from helpers.model_cases import (
 from helpers.refusals import refused
 from recap.core.errors import ChangedFile, ConfigError, MissingSettings
 from recap.data.vocabulary import Vocabulary
-from recap.models.gpt2 import METADATA, LanguageModel, rename_gpt2, save_language_model
+from recap.models.gpt2 import LanguageModel
 from recap.papers.visualgpt.model import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
 from recap.runs.inputs import pretrained_file
+from recap.runs.pretrained import METADATA, rename_gpt2, save_language_model
 
 CONFIG = VisualGptModel.example()
 WORDS = Vocabulary(
