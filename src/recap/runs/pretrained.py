@@ -137,7 +137,7 @@ def _check_own(
             f"{vocabulary.hash}; train the language model again with the vocabulary of this "
             "data set (recap pretrain-lm --vocabulary)"
         )
-    heads = decoder.blocks[0].attention.heads
+    heads = next(iter(decoder.blocks)).attention.heads
     if heads != own.heads:  # which no shape tells
         raise ConfigError(
             f"{path}: has {own.heads} heads, the model {heads}; give both the same number"
