@@ -11,6 +11,7 @@ from recap.nn.rows import PackedIndex, Rows, causal_mask, is_causal, key_mask
 from recap.papers.aoanet.model import AoAAttention
 from recap.papers.m2.model import MemoryAttention
 from recap.papers.xlan.model import XLinear
+from recap.papers.xlan.settings import XLanModel
 from recap.papers.zodiac.model import ZodiacMultiHead
 
 B, C, T, N, D, H = 2, 3, 4, 5, 8, 2
@@ -18,7 +19,7 @@ ZODIAC = {"gate": "sigmoid", "zeta": 1.0, "dropout": 0.0, "gelu": True}
 MAKERS = {
     "multi_head": lambda: MultiHeadAttention(d_model=D, heads=H),
     "zodiac": lambda: ZodiacMultiHead(d_model=D, heads=H, scope="prefix", **ZODIAC),
-    "x_linear": lambda: XLinear(d_model=D, heads=H, d_joint=3),
+    "x_linear": lambda: XLinear(XLanModel(kind="xlan", d_model=D, heads=H, d_joint=3)),
     "dot_product": lambda: DotProductAttention(
         d_model=D, heads=H, d_key=5, d_value=D // H, dropout=0.5
     ),
