@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from recap.core.errors import ConfigError
 from recap.data.vocabulary import PAD
 from recap.models.images import Images, InputSpec
 from recap.models.state import MemoryT, StateT
@@ -39,8 +38,8 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     The types of its memory and of its state are its parameters: `class
     UpDown(Captioner[GlobalMemory, UpDownState])`. A constructor takes `inputs: InputSpec`, then the
-    settings of the model's kind. Layers take flat keyword arguments without defaults; the settings
-    (`recap.settings.models`) own the numbers.
+    settings of the model's kind. Layers take these, too, or flat keyword arguments without
+    defaults; the settings (`recap.settings.models`) own the numbers.
     """
 
     #: whether the model's streams must come with boxes and image sizes;
@@ -117,12 +116,6 @@ def build_model(settings: ModelConfig, inputs: InputSpec) -> Captioner:
     It is imported here, so that the source of one kind is no part of what another depends on.
     """
     make = resolve(settings.implementation)
-    if not (isinstance(make, type) and issubclass(make, Captioner)):
-        wrong = f"model {settings.kind!r}: its implementation {settings.implementation} is not"
-        raise ConfigError(f"{wrong} a recap.models.base.Captioner")
     make.reads(inputs)  # its sentence about a missing stream comes before any other
-    try:
-        model: Captioner = make(inputs, settings)
-    except ValueError as error:
-        raise ConfigError(f"model {settings.kind!r}: {error}") from error
+    model: Captioner = make(inputs, settings)
     return model

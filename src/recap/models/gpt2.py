@@ -17,8 +17,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from recap.core.errors import ConfigError
-from recap.models.transformer import LayerCache, attend_to_past
+from recap.models.transformer import LayerCache, attend_to_past, check_length
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.fast import Linear, product
 from recap.nn.layers import Dropout, FeedForward, Stack
@@ -86,21 +85,8 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
         self.norm = nn.LayerNorm(d_model)
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Token ids [...] and their positions, broadcastable to [...] -> [..., D].
-
-        See `check_length`.
-        """
+        """Token ids [...] and their positions, broadcastable to [...] -> [..., D]."""
         return self.word_embedding(tokens) + self.position_embedding(positions.expand_as(tokens))
-
-    def check_length(self, tokens: int) -> None:
-        """Refuse captions of so many tokens if there are fewer positions."""
-        longest = self.position_embedding.num_embeddings
-        if tokens > longest:
-            raise ConfigError(
-                f"a caption of {tokens} tokens, <bos> among them, is longer than the {longest} "
-                "learned positions; raise `positions` of the model, or lower max_length of "
-                "vocabulary and evaluation"
-            )
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V], with the word table."""
@@ -125,16 +111,15 @@ class LanguageModel(nn.Module):
 
         With an index those of the R real tokens, [R, D].
         """
-        self.decoder.check_length(tokens.shape[-1])
-        if index is None:
-            x = Rows(
-                self.decoder.embed(tokens, torch.arange(tokens.shape[-1], device=tokens.device))[
-                    :, None
-                ]
-            )
-        else:
-            x = Rows(self.decoder.embed(index.pack(tokens[:, None]), index.positions), index)
-        mask = causal_mask(tokens.shape[-1], tokens.device)
+        length = tokens.shape[-1]
+        check_length(length, self.decoder.position_embedding.num_embeddings)
+        positions = torch.arange(length, device=tokens.device)
+        words = tokens[:, None]
+        if index is not None:
+            positions = index.positions
+            words = index.pack(words)
+        x = Rows(self.decoder.embed(words, positions), index)
+        mask = causal_mask(length, tokens.device)
         for block in self.decoder.blocks:
             x = block(x, mask)
         hidden = self.decoder.norm(x.values)

@@ -192,6 +192,16 @@ class TransformerState(State[MemoryT]):
     image: tuple[Any, ...]  #: what each layer attends to in the image
 
 
+def check_length(tokens: int, longest: int) -> None:
+    """Refuse captions of so many tokens if there are fewer positions."""
+    if tokens > longest:
+        raise ConfigError(
+            f"a caption has {tokens} tokens, <bos> among them, and the model {longest} positions; "
+            "raise its `positions` or `max_tokens` if it has such a key, or lower max_length of "
+            "vocabulary and evaluation"
+        )
+
+
 def own_mask(x: Rows, cache: KeyValueCache | None) -> Tensor:
     """Return which tokens a token may attend to: itself and those before it."""
     return causal_mask(x.shape[2], x.values.device) if cache is None else cache.mask
@@ -249,14 +259,10 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         codes = self.positions.to(embedded.dtype)[positions]
         return self.word_dropout(embedded * math.sqrt(embedded.shape[-1]) + codes)
 
-    def check_length(self, tokens: int) -> None:
-        """Refuse captions of so many tokens if there are fewer positions."""
-        if tokens > len(self.positions):
-            raise ConfigError(
-                f"a caption has {tokens} tokens, {type(self).__name__} has {len(self.positions)} "
-                "positions; raise its max_tokens if it has such a key, or lower max_length of "
-                "vocabulary and evaluation"
-            )
+    @property
+    def longest(self) -> int:
+        """The most tokens of a caption."""
+        return len(self.positions)
 
     def norm(self, x: Tensor) -> Tensor:
         """Output of the last layer [..., D] -> hidden [..., D]."""
@@ -277,13 +283,13 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """
         if not self.packs or not fast():
             return index.pack(self.decode_padded(tokens, index.token_mask, memory))
-        self.check_length(tokens.shape[-1])
+        check_length(tokens.shape[-1], self.longest)
         return self._run(Rows(self.embed(index.pack(tokens), index.positions), index), memory)
 
     def decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: MemoryT) -> Tensor:
         """As `decode`; `token_mask` [B, C, T] is True where a token is not padding,
         None where it does not matter."""
-        self.check_length(tokens.shape[-1])
+        check_length(tokens.shape[-1], self.longest)
         positions = torch.arange(tokens.shape[-1], device=tokens.device)
         return self._run(Rows(self.embed(tokens, positions), token_mask=token_mask), memory)
 
@@ -314,7 +320,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
 
         No gradient passes through the cache.
         """
-        self.check_length(state.position + 1)
+        check_length(state.position + 1, self.longest)
         cache = state.cache.extended()
         # made there: no copy, no wait
         here = torch.arange(state.position, state.position + 1, device=tokens.device)

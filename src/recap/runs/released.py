@@ -256,8 +256,8 @@ def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor],
     state: Any = read_tensors(file, ConfigError)
     if isinstance(state, dict):
         state = state.get("state_dict", state)
-    if not isinstance(state, dict) or not state:
-        raise ConfigError(f"{file}: holds no state dict; give the file with the model's tensors")
+    if not isinstance(state, dict):
+        state = {"state_dict": state}
     tensors = {}
     for name, value in state.items():
         if not (isinstance(value, Tensor) and bool(value.isfinite().all())):

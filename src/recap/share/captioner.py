@@ -401,20 +401,18 @@ def photo_encoder(extractor: Extractor, device: torch.device) -> Encoder:
                 f"{extractor.store}: does not say by what its channels were standardized "
                 f"({error}); make the features and the run again"
             ) from error
-    digest = encoder.attributes["weights_sha256"]
-    if digest != extractor.weights_sha256:
-        raise FeatureError(
-            f"{extractor.weights or settings.kind}: not the weights that {extractor.store} was "
-            f"made with (sha256 {digest}, expected {extractor.weights_sha256}); give "
-            "those with --weights FILE"
-        )
-    described = json.loads(encoder.attributes["extractor"])
-    for key in sorted({*described, *extractor.described} - _MAY_DIFFER):
-        if described.get(key) != extractor.described.get(key):
+    name = str(extractor.weights or "weights_sha256")
+    before = {**extractor.described, name: extractor.weights_sha256}
+    now = {
+        **json.loads(encoder.attributes["extractor"]),
+        name: encoder.attributes["weights_sha256"],
+    }
+    for key in sorted({*before, *now} - _MAY_DIFFER):
+        if before.get(key) != now.get(key):
             raise FeatureError(
-                f"{extractor.store}: was made with {key} {extractor.described.get(key)!r}, and a "
-                f"photo would be with {described.get(key)!r}; install the versions that it was "
-                "made with, or make features and run again"
+                f"{extractor.store}: was made with {key} {before.get(key)!r}, and a photo would be "
+                f"with {now.get(key)!r}; install the versions that it was made with, give its "
+                "weights with --weights FILE, or make features and run again"
             )
     return encoder
 
@@ -434,7 +432,6 @@ class _ReadImages:
     images: Images
 
     def read(self, image_ids: Sequence[int]) -> Images:
-        assert len(image_ids) == len(self.images)
         return self.images
 
 

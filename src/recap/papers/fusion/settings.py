@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from recap.papers.transformer.settings import TransformerSizes
+from recap.papers.transformer.settings import TransformerSizes, divisible_by_4
 from recap.settings.base import Layers, Probability, Width, WidthOr0
 from recap.settings.models import MODELS, WithHeads
 
@@ -81,12 +81,7 @@ class FusionModel(WithHeads):
         False, description="absolute positions on the decoder's keys of the image, too"
     )
 
-    @field_validator("d_model")
-    @classmethod
-    def _halves(cls, value: int) -> int:
-        if value % 4:
-            raise ValueError(f"grid positions need a d_model divisible by 4, not {value}")
-        return value
+    _halves = divisible_by_4(lambda model: True)
 
     @classmethod
     def example(cls) -> Self:
@@ -118,15 +113,3 @@ class JoinedTransformerModel(TransformerSizes):
     visual_positions: Literal["none"] = Field(
         "none", description="a second stream need not be a grid"
     )
-
-    @classmethod
-    def example(cls) -> Self:
-        """As the Transformer's."""
-        return cls(
-            kind="joined_transformer",
-            d_model=16,
-            heads=2,
-            d_feed_forward=24,
-            encoder_layers=2,
-            decoder_layers=2,
-        )

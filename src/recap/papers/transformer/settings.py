@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 
-from recap.settings.base import Layers, Probability, Width, omitted_at_default
+from recap.settings.base import Layers, Probability, Width, omitted_at_default, reject_if
 from recap.settings.models import MODELS, WithHeads
+
+
+def divisible_by_4(when: Callable[[Any], bool]) -> Any:
+    """Return a validator: where a model has positions of a grid, rows and columns share its width
+    as sines and cosines."""
+    return reject_if(
+        lambda model: when(model) and model.d_model % 4,
+        "grid positions need a d_model divisible by 4, not {d_model}",
+    )
 
 
 class TransformerSizes(WithHeads):
@@ -30,14 +39,15 @@ class TransformerSizes(WithHeads):
     )
     feed_forward_activation: Literal["none", "relu", "gelu"] = omitted_at_default("relu")
 
-    @field_validator("visual_positions")
+    _halves = divisible_by_4(lambda model: model.visual_positions == "grid")
+
     @classmethod
-    def _halves(cls, value: str, info: ValidationInfo) -> str:
-        if value == "grid" and info.data.get("d_model", 0) % 4:
-            raise ValueError(
-                f"grid positions need a d_model divisible by 4, not {info.data['d_model']}"
-            )
-        return value
+    def example(cls) -> Self:
+        """Two layers each side of width 16."""
+        (kind,) = get_args(cls.model_fields["kind"].annotation)
+        return cls(
+            kind=kind, d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2
+        )
 
     @property
     def fixed_vectors(self) -> bool:
@@ -57,15 +67,3 @@ class TransformerModel(TransformerSizes):
     )
 
     kind: Literal["transformer"]
-
-    @classmethod
-    def example(cls) -> Self:
-        """Two layers each side of width 16."""
-        return cls(
-            kind="transformer",
-            d_model=16,
-            heads=2,
-            d_feed_forward=24,
-            encoder_layers=2,
-            decoder_layers=2,
-        )

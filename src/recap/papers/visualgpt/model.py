@@ -337,9 +337,10 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         """Token ids [...] and their positions -> [..., D]."""
         return self.decoder.embed(tokens, positions)
 
-    def check_length(self, tokens: int) -> None:
-        """Refuse captions that are longer than the table of positions."""
-        self.decoder.check_length(tokens)
+    @property
+    def longest(self) -> int:
+        """The learned positions."""
+        return self.decoder.position_embedding.num_embeddings
 
     def norm(self, x: Tensor) -> Tensor:
         """Output of the last block [..., D] -> hidden [..., D]."""

@@ -46,7 +46,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from recap.core.errors import ConfigError
 from recap.models.base import token_mask
 from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, KeyValueCache, Memory
@@ -329,14 +328,9 @@ GATES = {"zodiac-sigmoid": "sigmoid", "zodiac-tanh": "tanh"}
 
 def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
     """Return the settings of the ZoDIAC that tensors belong to; its gate is in no tensor."""
-    name = options.get("caption_model", "zodiac-sigmoid")
-    if name not in GATES:
-        raise ConfigError(
-            f"the option caption_model is {name!r}, which is no ZoDIAC; known are: "
-            f"{', '.join(GATES)}"
-        )
+    gate = GATES[options.get("caption_model", "zodiac-sigmoid")]
     sizes = annotated_settings(tensors, options)
-    return {"kind": "zodiac", **sizes, "gate": GATES[name], "rap_scope": "as_released"}
+    return {"kind": "zodiac", **sizes, "gate": gate, "rap_scope": "as_released"}
 
 
 RELEASE = Release(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -44,18 +44,6 @@ class ZodiacModel(TransformerSizes):
     feed_forward_activation: Literal["none", "relu", "gelu"] = Field(
         "none", description="released code: none"
     )
-
-    @classmethod
-    def example(cls) -> Self:
-        """As the Transformer's."""
-        return cls(
-            kind="zodiac",
-            d_model=16,
-            heads=2,
-            d_feed_forward=24,
-            encoder_layers=2,
-            decoder_layers=2,
-        )
 
     @property
     def unused_parameters(self) -> Sequence[str]:

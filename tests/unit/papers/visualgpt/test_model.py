@@ -195,9 +195,9 @@ def test_captions_longer_than_the_positions_are_refused_under_teacher_forcing_an
     found = built(VisualGptModel.model_validate({**CONFIG.model_dump(), "positions": 4}))
     images, tokens = random_images(CONFIG), random_tokens()
     stepwise(found, images, tokens[..., :4])
-    with refused(ConfigError, "6 tokens", "4 learned positions", "`positions`", "max_length"):
+    with refused(ConfigError, "6 tokens", "4 positions", "`positions`", "max_length"):
         log_probabilities(found, images, tokens)
-    with refused(ConfigError, "5 tokens", "4 learned positions"):
+    with refused(ConfigError, "5 tokens", "4 positions"):
         stepwise(found, images, tokens)
 
 
