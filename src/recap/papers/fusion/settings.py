@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from recap.papers.transformer.settings import TransformerSizes, divisible_by_4
-from recap.settings.base import Layers, Probability, Width, WidthOr0
+from recap.papers.transformer.settings import TransformerSizes
+from recap.settings.base import Layers, Probability, Width, WidthOr0, reject_if
 from recap.settings.models import MODELS, WithHeads
 
 
@@ -81,7 +81,10 @@ class FusionModel(WithHeads):
         False, description="absolute positions on the decoder's keys of the image, too"
     )
 
-    _halves = divisible_by_4(lambda model: True)
+    _quarters = reject_if(
+        lambda model: model.d_model % 4,
+        "positions of a grid need a d_model divisible by 4, not {d_model}",
+    )
 
     @classmethod
     def example(cls) -> Self:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field
 
 from recap.settings.base import Layers, Probability, Width, omitted_at_default, reject_if
 from recap.settings.models import MODELS, WithHeads
-
-
-def divisible_by_4(when: Callable[[Any], bool]) -> Any:
-    """Return a validator: where a model has positions of a grid, rows and columns share its width
-    as sines and cosines."""
-    return reject_if(
-        lambda model: when(model) and model.d_model % 4,
-        "grid positions need a d_model divisible by 4, not {d_model}",
-    )
 
 
 class TransformerSizes(WithHeads):
@@ -39,7 +30,10 @@ class TransformerSizes(WithHeads):
     )
     feed_forward_activation: Literal["none", "relu", "gelu"] = omitted_at_default("relu")
 
-    _halves = divisible_by_4(lambda model: model.visual_positions == "grid")
+    _quarters = reject_if(
+        lambda model: model.visual_positions == "grid" and model.d_model % 4,
+        "visual_positions: grid needs a d_model divisible by 4, not {d_model}",
+    )
 
     @classmethod
     def example(cls) -> Self:
