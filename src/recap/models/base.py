@@ -85,8 +85,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V] scores before the softmax; by default of the layer `output`."""
-        scores: Tensor = cast(nn.Module, self.output)(hidden)
-        return scores
+        return cast(nn.Module, self.output)(hidden)
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V], in at least float32: in 16 bits rare words would underflow."""
@@ -117,5 +116,4 @@ def build_model(settings: ModelConfig, inputs: InputSpec) -> Captioner:
     """
     make = resolve(settings.implementation)
     make.reads(inputs)  # its sentence about a missing stream comes before any other
-    model: Captioner = make(inputs, settings)
-    return model
+    return make(inputs, settings)

@@ -93,8 +93,7 @@ def attend_to_past(
 ) -> Rows:
     """Attend to the tokens so far; `others` are what else the attention takes."""
     key_value = with_cached(past, attention.key_value(x))
-    attended: Rows = attention(x, key_value, attn_mask=attn_mask, **others)
-    return attended
+    return attention(x, key_value, attn_mask=attn_mask, **others)
 
 
 class TokenLayer(nn.Module, ABC):

@@ -67,8 +67,7 @@ class Attention(nn.Module, ABC):
 
     def to_itself(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
         """Self-attention; `others` are what else a mechanism takes."""
-        attended: Rows = self(x, self.key_value(x), attn_mask=attn_mask, **others)
-        return attended
+        return self(x, self.key_value(x), attn_mask=attn_mask, **others)
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:

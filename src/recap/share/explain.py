@@ -46,9 +46,9 @@ class Explanation:
     notes: list[Note]  # what else is known, such as gates or clusters
 
 
-def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explanation:
-    """Return what a run looked at in one photo, called by `number` where it has no path."""
-    name = name_of(photo, number)
+def explain(captioner: PhotoCaptioner, photo: Photo) -> Explanation:
+    """Return what a run looked at in one photo."""
+    name = name_of(photo, 1)
     picture = read_photo(photo, name)
     model, vocabulary = captioner.model, captioner.vocabulary
     boxes = vector_boxes(captioner.features.read([[picture]], model, with_boxes=True).main, name)

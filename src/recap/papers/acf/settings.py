@@ -102,6 +102,11 @@ class AcfModel(TransformerSizes):
     )
 
     @property
+    def grid_rows(self) -> int | None:
+        """The rows of the grid that the encoder's clusters are in; None: it is square."""
+        return self.region_rows if self.layout == "regions" else None
+
+    @property
     def fixed_vectors(self) -> bool:
         """A grid's sides are read off the number of vectors."""
         return self.layout == "grid" and (self.encoder_clustering == "2d" or super().fixed_vectors)

@@ -31,7 +31,7 @@ from recap.data.files.images import ImageSource, read_photo
 from recap.data.tokenizer import TAGGED, TAGGER, count_kinds, kind_of, tag
 from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabulary
 from recap.evaluation.figures import BATCH, CaptionedImages, DrawnModels
-from recap.papers.visualgpt.model import SelfResurrecting, visual_gates
+from recap.papers.visualgpt.model import gates_above, visual_gates
 from recap.papers.visualgpt.settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
 from recap.tables.colours import COLOURS
 from recap.tables.text import plain
@@ -79,19 +79,6 @@ REACH, POINTS = 5.0, 2001  # the horizontal axis goes from minus REACH to REACH
 JUMP = 0.05  # from point to point; a sigmoid rises by a 40th of it
 
 
-def gate_values(inputs: Tensor, *, tau: float, normalized: bool) -> tuple[Tensor, Tensor]:
-    """Return B_vis and B_lan [N] of Eq. 5, or of Eq. 6 if normalized, for states [N]."""
-    gates = SelfResurrecting(
-        d_model=len(inputs),
-        levels=1,
-        form="paper",
-        tau=tau,
-        activation="sigmoid",
-        normalized=normalized,
-    )
-    return gates.pair(inputs, torch.zeros_like(inputs), 0)
-
-
 def broken(gate: Tensor) -> Tensor:
     """Return the values with NaN after each jump, so that no line joins its ends."""
     jumps = gate.diff(prepend=gate[:1]).abs() > JUMP
@@ -103,15 +90,16 @@ def draw_gate_functions(
 ) -> None:
     """Draw both gates at the figure's threshold and complementary gates, plain, normalized."""
     inputs = torch.linspace(-REACH, REACH, POINTS)
+    visual = inputs.sigmoid()
     with _drawing(files["gate_functions.png"], (6.8, 3.4), math=True) as drawing:
         panels = drawing.subplots(1, 2, sharey=True)
         for axes, title, normalized in zip(
             panels, ("Self-resurrecting activation", "Normalized"), (False, True), strict=True
         ):
-            gates = gate_values(inputs, tau=figure.tau, normalized=normalized)
+            gates = gates_above(visual, tau=figure.tau, normalized=normalized)
             for gate, color, side in zip(gates, COLOURS[:2], ("vis", "lan"), strict=True):
                 axes.plot(inputs, broken(gate), color=color, linewidth=1.8, label=f"$B^{{{side}}}$")
-            gates = gate_values(inputs, tau=0.0, normalized=normalized)
+            gates = gates_above(visual, tau=0.0, normalized=normalized)
             for gate, label in zip(gates, ("complementary gates (\u03c4 = 0)", None), strict=True):
                 axes.plot(
                     inputs, gate, color="0.55", linewidth=1, linestyle="--", zorder=1, label=label

@@ -113,13 +113,18 @@ class SelfResurrecting(nn.Module):
             visual = self.activation(state)
         else:
             visual = 1 - self.activation(self.gates[level](torch.cat([state, seen], -1)))
-        language = 1 - visual
-        visual = visual * (visual > self.tau)
-        language = language * (language > self.tau)
-        if not self.normalized:
-            return visual, language
-        both = visual + language
-        return visual / both, language / both
+        return gates_above(visual, tau=self.tau, normalized=self.normalized)
+
+
+def gates_above(visual: Tensor, *, tau: float, normalized: bool) -> tuple[Tensor, Tensor]:
+    """Eq. 5, and if normalized Eq. 6: a visual gate -> B_vis and B_lan, each of its shape."""
+    language = 1 - visual
+    visual = visual * (visual > tau)
+    language = language * (language > tau)
+    if not normalized:
+        return visual, language
+    both = visual + language
+    return visual / both, language / both
 
 
 # What the ablations and baselines have in place of the gates (section 5.4 and Table 1)
