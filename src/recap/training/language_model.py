@@ -102,19 +102,16 @@ def pretrain_language_model(
         losses = token_losses(model, batch.tokens)
         return Logged(losses.mean(), len(losses))
 
-    places = range(spec.validation_texts)
-    parts = [
-        places[first : first + spec.texts_per_batch] for first in places[:: spec.texts_per_batch]
-    ]
+    parts = torch.arange(spec.validation_texts).split(spec.texts_per_batch)
 
     @torch.no_grad()
     def perplexity() -> float:
         """Return exp of the mean cross-entropy of a token of the validation texts."""
         model.eval()
-        losses = [
-            token_losses(model, batch.tokens.to(group.device))
-            for batch in map(validation.batch, parts)
-        ]
+        losses = []
+        for part in parts:
+            tokens = validation.batch(part.tolist()).tokens
+            losses.append(token_losses(model, tokens.to(group.device)))
         return math.exp(torch.cat(losses).double().mean().item())
 
     with exclusive(state / "lock", wait_seconds=60.0, what=f"the state folder {state}"):
