@@ -60,17 +60,14 @@ class Images:
 
     def to(self, device: torch.device) -> Images:
         """Move all streams; floating-point numbers keep their type."""
-        return self._each(lambda x: x.to(device, non_blocking=True))
-
-    def pinned(self) -> Images:
-        """Return the tensors in memory that a GPU copies from while the CPU goes on."""
-        return self._each(lambda x: x.pin_memory())
+        return self.each(lambda x: x.to(device, non_blocking=True))
 
     def select(self, index: Tensor) -> Images:
         """Return some of the images, given by index."""
-        return self._each(lambda x: x[index])
+        return self.each(lambda x: x[index])
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Images:
+    def each(self, change: Callable[[Tensor], Tensor]) -> Images:
+        """Change every tensor."""
         streams = {}
         for name, stream in self.streams.items():
             boxes = None if stream.boxes is None else change(stream.boxes)

@@ -199,32 +199,24 @@ class KeyValueCache:
         """
         entries = [x.detach()[:, :, :, 0].transpose(1, 2) for x in key_value]  # [B, H, C, K]
         stored = self.storage.layers[layer] or [x[:, :, :0] for x in entries]
+        pairs = zip(stored, entries, strict=True)
+        self.storage.layers[layer] = [self._with_entries(*pair) for pair in pairs]
+
+    def _with_entries(self, stored: Tensor, new: Tensor) -> Tensor:
+        """Write the newest entries into `stored`, or into a larger copy if it has no space."""
+        images, heads, beams, width = new.shape
+        first = self.size - beams
         # a graph that writes into what it is given cannot be recorded
         if torch.compiler.is_compiling():
-            before = [
-                x.narrow(2, 0, self.size - x_new.shape[2])
-                for x, x_new in zip(stored, entries, strict=True)
-            ]
-            self.storage.layers[layer] = [
-                torch.cat(pair, 2) for pair in zip(before, entries, strict=True)
-            ]
-            return
-        stored = [self._with_space(*pair) for pair in zip(stored, entries, strict=True)]
-        for whole, new in zip(stored, entries, strict=True):
-            whole[:, :, self.size - new.shape[2] : self.size] = new
-        self.storage.layers[layer] = stored
-
-    def _with_space(self, stored: Tensor, new: Tensor) -> Tensor:
-        """Return `stored`, or a larger copy if it has no space for the newest entries."""
+            return torch.cat([stored.narrow(2, 0, first), new], 2)
         capacity = stored.shape[2]
-        if self.size <= capacity:
-            return stored
-        images, heads, beams, width = new.shape
-        larger = new.new_empty(
-            images, heads, max(2 * capacity, self.size + (INITIAL_TOKENS - 1) * beams), width
-        )
-        larger[:, :, :capacity] = stored
-        return larger
+        if self.size > capacity:
+            space = max(2 * capacity, self.size + (INITIAL_TOKENS - 1) * beams)
+            larger = new.new_empty(images, heads, space, width)
+            larger[:, :, :capacity] = stored
+            stored = larger
+        stored[:, :, first : self.size] = new
+        return stored
 
     def shared(self, layer: int) -> KeyValue:
         """Return all entries, [B, 1, H, S, K], without a copy.

@@ -102,7 +102,8 @@ class DotProductAttention(Attention):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        d_key, d_value = d_key or d_model // heads, d_value or d_model // heads
+        d_key = d_key or d_model // heads
+        d_value = d_value or d_model // heads
         self.heads = heads
         self.query = Linear(d_model, heads * d_key)
         self.key = Linear(d_model, heads * d_key)

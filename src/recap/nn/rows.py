@@ -27,18 +27,12 @@ class PackedIndex:
     """Positions of the R unmasked tokens of captions, [B, C, T], True at tokens."""
 
     def __init__(self, token_mask: Tensor) -> None:
-        self.token_mask, self.shape = token_mask, token_mask.shape
+        self.token_mask = token_mask
+        self.shape = token_mask.shape
         self.rows = token_mask.flatten().nonzero()[:, 0]  # [R]; of a mask on a GPU this waits
 
-    def to(self, device: torch.device) -> PackedIndex:
-        """Return the index on a device."""
-        return self._each(lambda x: x.to(device, non_blocking=True))
-
-    def pinned(self) -> PackedIndex:
-        """Return the index in memory that a GPU copies from while the CPU goes on."""
-        return self._each(lambda x: x.pin_memory())
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> PackedIndex:
+    def each(self, change: Callable[[Tensor], Tensor]) -> PackedIndex:
+        """Change both tensors, such as to another device."""
         changed = copy(self)
         changed.token_mask = change(self.token_mask)
         changed.rows = change(self.rows)

@@ -141,7 +141,8 @@ def check_vectors(model: ModelConfig, store: Path) -> None:
     """Compare a model's `max_vectors` with the main stream of its store."""
     # Where all images have the same number,
     # every one would lose the same part, such as a view: that is refused.
-    if (limit := model.vector_limit) is None:
+    limit = model.vector_limit
+    if limit is None:
         return
     features = FeatureStore(store)
     vectors = features.rows(features.ids.tolist())
@@ -242,7 +243,8 @@ def hub_file(source: str, name: str) -> Path:
 
     By its revision, a model stays what it is.
     """
-    if (match := re.fullmatch(HUB + r"(\w[\w.-]*(?:/\w[\w.-]*)?)@([0-9a-f]{40})", source)) is None:
+    match = re.fullmatch(HUB + r"(\w[\w.-]*(?:/\w[\w.-]*)?)@([0-9a-f]{40})", source)
+    if match is None:
         raise ConfigError(
             f"{source!r}: write {HUB}OWNER/NAME@REVISION with the 40 digits of a commit of the hub"
         )

@@ -248,7 +248,8 @@ def listed_files(outs: Mapping[str, str], listings: Mapping[str, bytes]) -> dict
 
 def _fetch(outs: Mapping[str, str], remote: str) -> None:
     """Fetch what DVC's cache lacks; DVC compares each file with its md5."""
-    cache, listings = Path(_dvc("cache", "dir").strip()), read_listings(outs)
+    cache = Path(_dvc("cache", "dir").strip())
+    listings = read_listings(outs)
     files = listed_files(outs, listings)
     for folder, text in listings.items():  # DVC asks the remote for those that are not in its cache
         with atomic_path(cache / _place(outs[folder])) as temporary:

@@ -82,8 +82,8 @@ def write_explanations(explanations: Iterable[Explanation], run: str, out: Path)
     sections = []
     for each in explanations:
         scale = _EDGE / max(each.picture.size)
-        width, height = (max(1, round(scale * edge)) for edge in each.picture.size)
-        small = each.picture.resize((width, height))
+        size = [max(1, round(scale * edge)) for edge in each.picture.size]
+        small = each.picture.resize(size)
         looked_at = [_jpeg(shaded(small, each.boxes, weights)) for weights in each.weights]
         sections.append((each, _jpeg(small), looked_at))
     template = environment("html", "recap.share").get_template("explained.html")

@@ -84,7 +84,8 @@ def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
 
 def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
     """Return a run's card as Markdown with the hub's header: what it is, how good, its use."""
-    kind, search = str(spec["model_settings"]["kind"]), files.decoding
+    kind = str(spec["model_settings"]["kind"])
+    search = files.decoding
     header: dict[str, Any] = {
         "library_name": "recap",
         "pipeline_tag": "image-to-text",

@@ -83,7 +83,8 @@ class Record:
 
 def read_runs(profile: str, results: Path) -> list[Record]:
     """Return the records of all finished runs below ``results``, by labels of the tables' rows."""
-    runs, tables = results / "runs", read_tables(results)
+    runs = results / "runs"
+    tables = read_tables(results)
     paths = [
         file.parent.relative_to(runs).as_posix()
         for file in sorted(runs.glob("*/*/*/*@*/seed-*/*/training.json"))

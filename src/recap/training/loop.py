@@ -194,7 +194,8 @@ class Training:
         warn_of_short_training(
             self.name, self.stage.schedule, self.stage.epochs * len(self.batches)
         )
-        progress, patience = self.progress, self.stage.patience or math.inf
+        progress = self.progress
+        patience = self.stage.patience or math.inf
         with self._stop:
             if self.trained and progress.best_epoch < 0:  # kept until an epoch beats it
                 score = self._score()

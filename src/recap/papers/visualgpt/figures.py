@@ -174,16 +174,15 @@ def _captions_with_gates(
         )[:, None]
         with torch.no_grad():
             memory = run.model.encode(run.sources.read(batch))
-        # each [L, B, T]
+        # each [L, B, 1, T]
         visual, language = visual_gates(run.model, tokens, memory)
-        visual, language = visual[:, :, 0], language[:, :, 0]
         for index, image in enumerate(batch):
             pieces = pieces_of_words(run.vocabulary, run.captions[image])
             yield CaptionGates(
                 image,
                 [run.vocabulary.decode(run.captions[image][word]) for word in pieces],
-                [visual[:, index, word].mean(1).tolist() for word in pieces],
-                [language[:, index, word].mean(1).tolist() for word in pieces],
+                [visual[:, index, 0, word].mean(1).tolist() for word in pieces],
+                [language[:, index, 0, word].mean(1).tolist() for word in pieces],
             )
 
 
@@ -434,7 +433,8 @@ def _sentences(texts: Iterable[str]) -> Iterator[list[str]]:
     """Yield the words of each sentence of texts, capitals kept: they tell names from nouns."""
     for text in texts:
         for sentence in END.split(text):
-            if words := WORD.findall(sentence):
+            words = WORD.findall(sentence)
+            if words:
                 yield words
 
 
