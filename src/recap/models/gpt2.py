@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from recap.models.transformer import LayerCache, attend_to_past, check_length
 from recap.nn.attention import MultiHeadAttention
-from recap.nn.fast import Linear, product
+from recap.nn.fast import product
 from recap.nn.layers import Dropout, FeedForward, Stack
 from recap.nn.rows import PackedIndex, Rows, causal_mask
 
@@ -45,8 +45,7 @@ class Gpt2Block(nn.Module):
         self.attention_norm = nn.LayerNorm(d_model)
         self.attention = MultiHeadAttention(d_model=d_model, heads=heads)
         self.dropout = Dropout(dropout)
-        self.feed_forward_norm: nn.Module | None = None
-        self.feed_forward: nn.Module | None = None
+        self.feed_forward: FeedForward | None = None
         if feed_forward:
             self.feed_forward_norm = nn.LayerNorm(d_model)
             self.feed_forward = FeedForward(
@@ -64,7 +63,7 @@ class Gpt2Block(nn.Module):
 
     def after(self, x: Rows) -> Rows:
         """Feed-forward, with its residual connection."""
-        if self.feed_forward is None or self.feed_forward_norm is None:
+        if self.feed_forward is None:
             return x.map(self.dropout)
         return x.like(self.dropout(x.values + self.feed_forward(self.feed_forward_norm(x.values))))
 
@@ -138,8 +137,8 @@ def initialize(decoder: Gpt2Decoder[BlockT]) -> None:
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
     for block in decoder.blocks:
-        ends: list[Linear] = [block.attention.output]
-        if isinstance(block.feed_forward, FeedForward):
+        ends = [block.attention.output]
+        if block.feed_forward is not None:
             ends.append(block.feed_forward.outer)
         for end in ends:
             nn.init.normal_(end.weight, std=DEVIATION / math.sqrt(2 * len(decoder.blocks)))

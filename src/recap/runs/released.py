@@ -72,17 +72,15 @@ def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]]) -> dic
         ours = name
         for pattern, replacement in rules:
             ours = re.sub(pattern, replacement, ours)
-        parts = next((part.split("+") for part in ours.split(".") if "+" in part), [])
-        if ours == name or (parts and (not value.dim() or len(value) % len(parts))):
+        if ours == name:
             raise ConfigError(
                 f"parameter {name!r}, {[*value.shape]}, is none of those that the release has; "
                 "docs/guides/released_checkpoints.md lists what can be read"
             )
-        if not parts:
-            renamed[ours] = value
-            continue
+        joined = max(ours.split("."), key=lambda part: part.count("+"))
+        parts = joined.split("+")
         for part, rows in zip(parts, value.chunk(len(parts)), strict=True):
-            renamed[ours.replace("+".join(parts), part)] = rows
+            renamed[ours.replace(joined, part)] = rows
     return renamed
 
 
@@ -146,8 +144,8 @@ class Release:
 
 def layers(tensors: Tensors, stack: str) -> int:
     """Return how many layers ``<stack>.0``, ``<stack>.1``, ... there are."""
-    found = (re.match(rf"{re.escape(stack)}\.(\d+)\.", name) for name in tensors)
-    return max((int(each[1]) + 1 for each in found if each), default=0)
+    numbers = re.findall(rf"^{re.escape(stack)}\.(\d+)\.", "\n".join(tensors), re.MULTILINE)
+    return max(map(int, numbers), default=-1) + 1
 
 
 def agree(options: Options, expected: Mapping[str, Any]) -> None:
@@ -238,11 +236,9 @@ def import_checkpoint(
     )
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
     record(*(out / name for name in (CONFIG, VOCABULARY, REPORT)))
-    reasons = "; ".join(sorted(set(left_out.values())))
-    dropped = f"; {len(left_out)} left out ({reasons})" if left_out else ""
     log.info(
         f"{out}: {len(weights)} tensors, {parameters / 1e6:.1f} million numbers, {len(own):,} "
-        f"ids{dropped}"
+        f"ids; {len(left_out)} tensors left out ({REPORT} says why)"
     )
 
 

@@ -257,7 +257,7 @@ class PhotoCaptioner:
         captions = decode_candidates(
             self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=""
         )
-        return list(captions.values())
+        return [*captions.values()]
 
     def sample(
         self, images: Images, settings: DecodingSettings, seeds: Sequence[int], **options: Any
@@ -296,9 +296,7 @@ class PhotoCaptioner:
             try:
                 if not views:
                     raise DataError(f"{name}: holds no photo; give one or more")
-                pictures.append(
-                    [read_photo(view, label) for view, label in zip(views, labels, strict=True)]
-                )
+                pictures.append(list(map(read_photo, views, labels)))
                 names.append(name)
             except RecapError as error:
                 names.append(FailedPhoto(name, str(error)))

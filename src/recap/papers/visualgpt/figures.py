@@ -29,7 +29,7 @@ from recap.data.caption_files import read_texts
 from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource, read_photo
 from recap.data.tokenizer import TAGGED, TAGGER, count_kinds, kind_of, tag
-from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabulary
+from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary
 from recap.evaluation.figures import BATCH, CaptionedImages, DrawnModels
 from recap.papers.visualgpt.model import gates_above, visual_gates
 from recap.papers.visualgpt.settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
@@ -135,27 +135,22 @@ def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Pat
     """Caption all test images with a model and draw the gates behind the words."""
     (label,) = models.runs
     corpus = Corpus.read(models.corpus)
-    captions = list(
-        _captions_with_gates(models, label, sorted(corpus.captions("test")), figure.beam)
-    )
+    images = sorted(corpus.captions("test"))
+    captions = list(_captions_with_gates(models, label, images, figure.beam))
     if not any(caption.words for caption in captions):
         raise TrainingError(
             f"{models.runs[label]}: all its captions are empty, so no word has a gate; train it "
             "longer"
         )
-    drawn = (
-        generator(0, "gates")
-        .choice(len(captions), size=min(figure.count, len(captions)), replace=False)
-        .tolist()
-    )
+    count = min(figure.count, len(captions))
+    drawn = generator(0, "gates").choice(len(captions), size=count, replace=False).tolist()
     heading = "  |  ".join(filter(None, [f"Gates of {label}, first seed", models.heading]))
     write_part_scores(captions, printed=figure.printed, heading=heading, out=files)
     write_gates(captions, heading=heading, out=files)
-    images = pictures_of(models.corpus, models.image_roots)
     write_words(
         captions,
         drawn,
-        images=images,
+        images=pictures_of(models.corpus, models.image_roots),
         files=corpus.files(),
         heading=heading,
         png=files["words.png"],
@@ -188,30 +183,26 @@ def _captions_with_gates(
 
 def pieces_of_words(vocabulary: AnyVocabulary, tokens: Sequence[int]) -> list[slice]:
     """Return the tokens of each word of a caption: one, or several byte pairs."""
-    starts = list(range(len(tokens)))
-    if isinstance(vocabulary, BytePairVocabulary):
-        begins = vocabulary.begins_word
-        starts = [
-            place for place in starts if place == 0 or begins[tokens[place]] or tokens[place] == UNK
-        ]
+    begins = getattr(vocabulary, "begins_word", None)  # of byte pairs
+    starts = []
+    for place, token in enumerate(tokens):
+        if place == 0 or begins is None or begins[token] or token == UNK:
+            starts.append(place)
     return [slice(start, end) for start, end in pairwise([*starts, len(tokens)])]
 
 
 def visual_scores(captions: Sequence[CaptionGates]) -> list[list[float]]:
     """Return the visual score of each word of each caption, normalized over all to 0 .. 1."""
-    every: list[float] = []
+    last = []  # gates of the last layer
     for caption in captions:
-        every += [layers[-1] for layers in caption.visual]
-    low = min(every, default=0.0)
-    high = max(every, default=0.0)
+        last.append([layers[-1] for layers in caption.visual])
+    low = min(chain.from_iterable(last), default=0.0)
+    high = max(chain.from_iterable(last), default=0.0)
 
     def score(gate: float) -> float:
         return (gate - low) / (high - low) if high > low else 0.5
 
-    scores = []
-    for caption in captions:
-        scores.append([score(layers[-1]) for layers in caption.visual])
-    return scores
+    return [list(map(score, gates)) for gates in last]
 
 
 def write_part_scores(
@@ -237,10 +228,11 @@ def write_part_scores(
     with _bars(out["parts.png"], heading, len(shown)) as axes:
         ours = [means.get(part, 0.0) for part in shown]
         axes.barh(range(len(shown)), ours, color=COLOURS[0], label="here")
-        marks = [(printed[part], place) for place, part in enumerate(shown) if part in printed]
-        if marks:
-            values, places = zip(*marks, strict=True)
-            axes.plot(values, places, "D", color=COLOURS[1], markersize=6, label="printed")
+        if printed:
+            places = [list(shown).index(part) for part in printed]
+            axes.plot(
+                list(printed.values()), places, "D", color=COLOURS[1], markersize=6, label="printed"
+            )
             axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
         labels = [f"{part} ({words:,})" for part, words, *_ in cells]
         axes.set_yticks(range(len(shown)), labels)
@@ -268,7 +260,7 @@ def write_gates(captions: Sequence[CaptionGates], *, heading: str, out: Mapping[
         often = sorted(
             (fmean(scores), word) for word, scores in by_word.items() if len(scores) >= OFTEN
         )
-        often = often if len(often) <= 2 * LISTED else [*often[:LISTED], *often[-LISTED:]]
+        often = [*often[:LISTED], *often[LISTED:][-LISTED:]]
         ends.barh(
             [plain(word) for _, word in often], [score for score, _ in often], color=COLOURS[0]
         )
@@ -283,11 +275,8 @@ def write_gates(captions: Sequence[CaptionGates], *, heading: str, out: Mapping[
 
 def _draw_layers(axes: Axes, captions: Sequence[CaptionGates]) -> None:
     """Draw box plots of both gates by decoder layer, over all words."""
-    visual: list[list[float]] = []
-    language: list[list[float]] = []
-    for caption in captions:
-        visual += caption.visual
-        language += caption.language
+    visual = chain.from_iterable(caption.visual for caption in captions)
+    language = chain.from_iterable(caption.language for caption in captions)
     for offset, color, label, gates in (
         (-0.18, COLOURS[0], "visual gate", visual),
         (0.18, COLOURS[1], "language gate", language),
