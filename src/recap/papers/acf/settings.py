@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -18,28 +18,6 @@ class AcfModel(TransformerSizes):
     """The Transformer with clustering matrices in the self-attention of encoder and decoder."""
 
     implementation: ClassVar[str] = "recap.papers.acf.model:Acf"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"encoder_clustering": "none", "decoder_clustering": "none"},
-        {"encoder_clustering": "none"},
-        {"encoder_clustering": "1d", "decoder_clustering": "none"},
-        {"encoder_clustering": "1d", "sampling_rate": 4},
-        {"sampling_rate": 1, "share_directions": False, "cluster_norm": False},
-        {"stacking": "none", "box": "query_anchored"},
-        {
-            "stacking": "steps",
-            "context": "inclusive_mean",
-            "self_factor": True,
-            "plain_encoder_layers": 1,
-        },
-        {"window": 1},
-        {"window": 2, "encoder_clustering": "1d", "reading": "renormalize"},
-        {"context": "previous", "encoder_clustering": "1d", "stacking": "steps"},
-        {"reading": "renormalize"},
-        {"reading": "double_softmax"},
-        {"reading": "logit_scale"},
-        {"layout": "regions", "region_rows": 2, "sampling_rate": 1},
-        {"norm": "post", "layer_norm": "unbiased"},
-    )
 
     kind: Literal["acf"]
     encoder_clustering: Literal["2d", "1d", "none"] = Field(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -19,22 +19,6 @@ class FusionModel(WithHeads):
 
     implementation: ClassVar[str] = "recap.papers.fusion.model:Fusion"
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"directions_per_quadrant": 0},
-        {"second_geometry": "cells", "cell_positions": "angle", "add_norm": "none"},
-        {
-            "directions_per_quadrant": 3,
-            "direction": "learned",
-            "decoder_positions": True,
-            "add_norm": "both",
-        },
-        {
-            "position_site": "after",
-            "geometry_weights": "layer",
-            "plus_one": True,
-            "gate_bias": True,
-        },
-    )
 
     kind: Literal["fusion"]
     d_model: Width = 512
@@ -110,7 +94,6 @@ class JoinedTransformerModel(TransformerSizes):
 
     implementation: ClassVar[str] = "recap.papers.fusion.model:JoinedTransformer"
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"norm": "post"},)
 
     kind: Literal["joined_transformer"]
     visual_positions: Literal["none"] = Field(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 from pydantic import Field
 
@@ -54,10 +53,5 @@ class TransformerModel(TransformerSizes):
     """Encoder-decoder Transformer on feature vectors."""
 
     implementation: ClassVar[str] = "recap.papers.transformer.model:Transformer"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"norm": "post"},
-        {"layer_norm": "unbiased"},
-        {"visual_positions": "grid"},
-    )
 
     kind: Literal["transformer"]

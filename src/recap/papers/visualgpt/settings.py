@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt
 
@@ -22,15 +22,6 @@ class VisualGptModel(WithPaddedVectors):
     """GPT-2 with cross-attention to an image encoder, joined by SRAU or another way."""
 
     implementation: ClassVar[str] = "recap.papers.visualgpt.model:VisualGpt"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"gate": "paper"},
-        {"normalized": True},
-        {"gate_activation": "gelu"},
-        {"fusion": "plain"},
-        {"fusion": "meshed", "encoder": "memory"},
-        {"fusion": "aoa"},
-        {"fusion": "aoa_baseline", "encoder": "aoa_baseline"},
-    )
 
     kind: Literal["visual_gpt"]
     d_model: Width = 768

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,13 +17,6 @@ class ZodiacModel(TransformerSizes):
     """The Transformer with ZoDIAC attention (refined attention times an injected intensity)."""
 
     implementation: ClassVar[str] = "recap.papers.zodiac.model:Zodiac"
-    # Other values of rap_scope break the contract on purpose;
-    # tests/unit/papers/zodiac tests what they keep.
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"gate": "tanh"},
-        {"gate": "none", "zeta": 0.0},
-        {"gelu": False, "feed_forward_activation": "relu"},
-    )
 
     kind: Literal["zodiac"]
     gate: Literal["sigmoid", "tanh", "none"] = "sigmoid"
