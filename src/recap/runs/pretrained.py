@@ -27,17 +27,17 @@ from recap.runs.released import naming, rename
 
 METADATA = "language_model"  # key of safetensors' metadata: JSON with the hash of the vocabulary
 # The released model's names, after "transformer." if the whole model was saved.
-NAMES = [
-    (r"^wte\.weight$", "word_embedding.weight"),
-    (r"^wpe\.weight$", "position_embedding.weight"),
-    (r"^h\.(\d+)\.ln_1\.(weight|bias)$", r"blocks.\1.attention_norm.\2"),
-    (r"^h\.(\d+)\.ln_2\.(weight|bias)$", r"blocks.\1.feed_forward_norm.\2"),
-    (r"^h\.(\d+)\.attn\.c_attn\.(weight|bias)$", r"blocks.\1.attention.query+key+value.\2"),
-    (r"^h\.(\d+)\.attn\.c_proj\.(weight|bias)$", r"blocks.\1.attention.output.\2"),
-    (r"^h\.(\d+)\.mlp\.c_fc\.(weight|bias)$", r"blocks.\1.feed_forward.inner.\2"),
-    (r"^h\.(\d+)\.mlp\.c_proj\.(weight|bias)$", r"blocks.\1.feed_forward.outer.\2"),
-    (r"^ln_f\.(weight|bias)$", r"norm.\1"),
-]
+NAMES = {
+    r"^wte\.weight$": "word_embedding.weight",
+    r"^wpe\.weight$": "position_embedding.weight",
+    r"^h\.(\d+)\.ln_1\.(weight|bias)$": r"blocks.\1.attention_norm.\2",
+    r"^h\.(\d+)\.ln_2\.(weight|bias)$": r"blocks.\1.feed_forward_norm.\2",
+    r"^h\.(\d+)\.attn\.c_attn\.(weight|bias)$": r"blocks.\1.attention.query+key+value.\2",
+    r"^h\.(\d+)\.attn\.c_proj\.(weight|bias)$": r"blocks.\1.attention.output.\2",
+    r"^h\.(\d+)\.mlp\.c_fc\.(weight|bias)$": r"blocks.\1.feed_forward.inner.\2",
+    r"^h\.(\d+)\.mlp\.c_proj\.(weight|bias)$": r"blocks.\1.feed_forward.outer.\2",
+    r"^ln_f\.(weight|bias)$": r"norm.\1",
+}
 # causal masks, and the word table once more
 NOT_NEEDED = r"h\.\d+\.attn\.(bias|masked_bias)|lm_head\.weight"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,23 +32,23 @@ from recap.settings.models import RELEASED
 from recap.settings.params import flat, validate
 from recap.settings.recipes import DecodingSettings
 
-ANNOTATED = [
-    (r"^att_embed\.0\.", "feature_embedding."),
-    (r"^model\.tgt_embed\.0\.lut\.", "word_embedding."),
-    (r"^model\.generator\.proj\.", "output."),
-    (r"^model\.(encoder|decoder)\.norm\.", r"\1_norm."),
-    (r"^model\.(encoder|decoder)\.layers\.(\d+)\.", r"\1.\2."),
-    (r"\.self_attn\.", ".attention."),
-    (r"\.src_attn\.", ".cross."),
-    (r"\.feed_forward\.w_1\.", ".feed_forward.inner."),
-    (r"\.feed_forward\.w_2\.", ".feed_forward.outer."),
-    (r"\.sublayer\.0\.", ".around_attention."),
-    (r"^(encoder\.\d+)\.sublayer\.1\.", r"\1.around_feed_forward."),
-    (r"^(decoder\.\d+)\.sublayer\.1\.", r"\1.around_cross."),
-    (r"^(decoder\.\d+)\.sublayer\.2\.", r"\1.around_feed_forward."),
-    (r"\.a_2$", ".weight"),
-    (r"\.b_2$", ".bias"),
-]
+ANNOTATED = {
+    r"^att_embed\.0\.": "feature_embedding.",
+    r"^model\.tgt_embed\.0\.lut\.": "word_embedding.",
+    r"^model\.generator\.proj\.": "output.",
+    r"^model\.(encoder|decoder)\.norm\.": r"\1_norm.",
+    r"^model\.(encoder|decoder)\.layers\.(\d+)\.": r"\1.\2.",
+    r"\.self_attn\.": ".attention.",
+    r"\.src_attn\.": ".cross.",
+    r"\.feed_forward\.w_1\.": ".feed_forward.inner.",
+    r"\.feed_forward\.w_2\.": ".feed_forward.outer.",
+    r"\.sublayer\.0\.": ".around_attention.",
+    r"^(encoder\.\d+)\.sublayer\.1\.": r"\1.around_feed_forward.",
+    r"^(decoder\.\d+)\.sublayer\.1\.": r"\1.around_cross.",
+    r"^(decoder\.\d+)\.sublayer\.2\.": r"\1.around_feed_forward.",
+    r"\.a_2$": ".weight",
+    r"\.b_2$": ".bias",
+}
 """Names of a Transformer in the Annotated Transformer's form, as ImageCaptioning.pytorch has it."""
 
 
@@ -57,11 +57,11 @@ def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) ->
 
     `projections` are our names of an attention's `linears.0`, `linears.1` and so on.
     """
-    linears = [(rf"\.linears\.{index}\.", f".{ours}.") for index, ours in enumerate(projections)]
-    return rename(state, [*ANNOTATED, *linears])
+    linears = {rf"\.linears\.{index}\.": f".{ours}." for index, ours in enumerate(projections)}
+    return rename(state, ANNOTATED | linears)
 
 
-def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+def rename(state: Mapping[str, Tensor], rules: Mapping[str, str]) -> dict[str, Tensor]:
     """Apply all rules (pattern and replacement) to every name,
     in order; a name that none applies to is refused.
 
@@ -70,7 +70,7 @@ def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]]) -> dic
     renamed: dict[str, Tensor] = {}
     for name, value in state.items():
         ours = name
-        for pattern, replacement in rules:
+        for pattern, replacement in rules.items():
             ours = re.sub(pattern, replacement, ours)
         if ours == name:
             raise ConfigError(
@@ -90,8 +90,8 @@ Options = Mapping[str, Any]  # of the release's configuration; nested keys are j
 # a later one before an earlier one -> keys of `DecodingSettings`.
 SEARCH = {"INFERENCE.BEAM_SIZE": "beam", "MODEL.SEQ_LEN": "max_length"}
 SEARCH |= {"seq_length": "max_length", "max_length": "max_length"}
-BUFFERS = (r"(^|\.)running_\w+$", "a buffer of its decoding")
-SINUSOID = (r"model\.tgt_embed\.1\.pe", "the table of positions, which is computed")
+BUFFERS = {r"(^|\.)running_\w+$": "a buffer of its decoding"}
+SINUSOID = {r"model\.tgt_embed\.1\.pe": "the table of positions, which is computed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class Release:
     #: torchtext: <unk>, <pad>, <bos>, <eos>, words; byte_pairs: GPT-2's pieces.
     words: Literal["end_first", "torchtext", "byte_pairs"] = "end_first"
     #: pattern of released names -> why these tensors are left out
-    unused: Sequence[tuple[str, str]] = ()
+    unused: Mapping[str, str] = field(default_factory=dict)
     #: our names of the tensors with a row for each word
     tables: Sequence[str] = ("word_embedding.weight", "output.weight", "output.bias")
     #: our names of tensors whose columns are those of
@@ -120,7 +120,7 @@ class Release:
         """Return the released names of tensors that are not needed, each with the reason."""
         reasons = {}
         for name in state:
-            for pattern, why in self.unused:
+            for pattern, why in self.unused.items():
                 if re.search(pattern, name):
                     reasons[name] = why
         return reasons

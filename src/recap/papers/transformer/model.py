@@ -160,5 +160,5 @@ RELEASE = Release(
     rename=rename_official,
     settings=released_settings,
     decoding={"beam": 5, "max_length": 20, "finished": "set_aside"},
-    unused=[SINUSOID],
+    unused=SINUSOID,
 )

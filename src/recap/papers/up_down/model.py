@@ -102,16 +102,16 @@ class UpDown(RecurrentCaptioner[UpDownState]):
 
 # Released checkpoints: of the X-LAN code base's class (JDAI-CV/image-captioning)
 
-RULES = [
-    (r"^att_embed\.0\.", "feature_embedding."),
-    (r"^word_embed\.0\.", "word_embedding."),
-    (r"^lstm1\.", "attention_lstm."),
-    (r"^lstm2\.", "language_lstm."),
-    (r"^p_att_feats\.", "attention.key."),
-    (r"^att\.Wah\.", "attention.query."),
-    (r"^att\.alpha\.", "attention.score."),
-    (r"^logit\.", "output."),
-]
+RULES = {
+    r"^att_embed\.0\.": "feature_embedding.",
+    r"^word_embed\.0\.": "word_embedding.",
+    r"^lstm1\.": "attention_lstm.",
+    r"^lstm2\.": "language_lstm.",
+    r"^p_att_feats\.": "attention.key.",
+    r"^att\.Wah\.": "attention.query.",
+    r"^att\.alpha\.": "attention.score.",
+    r"^logit\.": "output.",
+}
 rename_official = partial(rename, rules=RULES)
 
 

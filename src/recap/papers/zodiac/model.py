@@ -337,5 +337,5 @@ RELEASE = Release(
     rename=rename_official,
     settings=released_settings,
     decoding={"beam": 5, "max_length": 20, "batch_size": 20},
-    unused=[SINUSOID],
+    unused=SINUSOID,
 )
