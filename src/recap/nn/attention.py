@@ -84,9 +84,9 @@ def attended(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> 
         return scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
-class DotProductAttention(Attention):
-    """dropout(softmax(Q K^T / sqrt(d_key))) V, the heads concatenated,
-    without an output projection; with biases.
+class MultiHeadAttention(Attention):
+    """dropout(softmax(Q K^T / sqrt(d_key))) V, the heads concatenated, and projected unless
+    `projected` is False; with biases.
 
     `d_key` and `d_value` are widths of a head; by default the heads divide `d_model` among
     themselves.
@@ -100,6 +100,7 @@ class DotProductAttention(Attention):
         d_key: int | None = None,
         d_value: int | None = None,
         dropout: float = 0.0,
+        projected: bool = True,
     ) -> None:
         super().__init__()
         d_key = d_key or d_model // heads
@@ -112,6 +113,7 @@ class DotProductAttention(Attention):
         # unwatched and not dropped they stay within fused attention.
         self.weights = AttentionWeights()
         self.dropout = Dropout(dropout)
+        self.output: Any = Linear(heads * d_value, d_model) if projected else nn.Identity()
 
     def key_value(self, source: Rows) -> KeyValue:
         """Project rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
@@ -164,27 +166,8 @@ class DotProductAttention(Attention):
         """As `Attention.forward`; `attn_bias` [B, C, H, T, N],
         such as a geometry of boxes, is added to the scores."""
         q = self.query_heads(query)
-        return query.merge_heads(self.attend(q, key_value, attn_mask, attn_bias))
-
-
-class MultiHeadAttention(DotProductAttention):
-    """`DotProductAttention` with an output projection."""
-
-    def __init__(self, *, d_model: int, **sizes: Any) -> None:
-        super().__init__(d_model=d_model, **sizes)
-        self.output = Linear(self.value.out_features, d_model)
-
-    def forward(
-        self,
-        query: Rows,
-        key_value: KeyValue,
-        *,
-        attn_mask: Tensor | None = None,
-        attn_bias: Tensor | None = None,
-    ) -> Rows:
-        """Attend and project."""
-        attended = super().forward(query, key_value, attn_mask=attn_mask, attn_bias=attn_bias)
-        return attended.map(self.output)
+        attended = self.attend(q, key_value, attn_mask, attn_bias)
+        return query.merge_heads(attended).map(self.output)
 
     def each_level(self, query: Rows, levels: KeyValue, *, attn_mask: Tensor | None) -> Tensor:
         """Attend to the outputs of several encoder layers,

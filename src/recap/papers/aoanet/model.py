@@ -25,7 +25,7 @@ from torch.nn.functional import glu
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import GlobalMemory, masked_mean
-from recap.nn.attention import Attention, DotProductAttention, KeyValue
+from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import Dropout, LSTMCell, Residual, Stack, UnbiasedLayerNorm
 from recap.nn.rows import Rows, key_mask
@@ -60,8 +60,8 @@ class AoAAttention(Attention):
         self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float
     ) -> None:
         super().__init__()
-        self.attention = DotProductAttention(
-            d_model=d_model, heads=heads, dropout=attention_dropout
+        self.attention = MultiHeadAttention(
+            d_model=d_model, heads=heads, dropout=attention_dropout, projected=False
         )
         self.aoa = AttentionOnAttention(d_model=d_model, order=order, dropout=aoa_dropout)
 
@@ -117,8 +117,8 @@ class AoANet(ContextCaptioner):
         self.word_dropout = Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.query_norm = UnbiasedLayerNorm(d_model)
-        self.attention = DotProductAttention(
-            d_model=d_model, heads=heads, dropout=attention_dropout
+        self.attention = MultiHeadAttention(
+            d_model=d_model, heads=heads, dropout=attention_dropout, projected=False
         )
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
         self.context_dropout = Dropout(settings.context_dropout)

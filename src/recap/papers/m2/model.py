@@ -83,7 +83,7 @@ class MemoryAttention(MultiHeadAttention):
         attn_mask: Tensor | None,
         attn_bias: Tensor | None = None,
     ) -> Tensor:
-        """As `DotProductAttention.attend`; the mask is of the N vectors without the slots."""
+        """As `MultiHeadAttention.attend`; the mask is of the N vectors without the slots."""
         mask = None if attn_mask is None else pad(attn_mask, (0, self.slots), value=True)
         return super().attend(q, key_value, mask, attn_bias)
 

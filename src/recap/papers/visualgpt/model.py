@@ -252,7 +252,7 @@ class AoaEncoderLayer(nn.Module):
 
 def encoder_layer(settings: VisualGptModel) -> nn.Module:
     """Return a layer of the image encoder: "plain", "memory" (M2) or "aoa_baseline"."""
-    sizes: dict[str, int] = {"d_model": settings.d_model, "heads": settings.heads}
+    sizes: dict[str, Any] = {"d_model": settings.d_model, "heads": settings.heads}
     if settings.encoder == "aoa_baseline":
         return AoaEncoderLayer(**sizes, dropout=settings.dropout, aoa_dropout=settings.aoa_dropout)
     if settings.encoder == "memory":
