@@ -12,6 +12,7 @@ from recap.papers.acf.model import (
     ClusterAttention,
     GridClusters,
     LineClusters,
+    TokenClusters,
     block_means,
     cell_of_region,
     chain,
@@ -97,7 +98,7 @@ def test_token_by_token_gives_the_rows_of_the_matrix(stacking):
     golden = load("acf_naive_1d_N8")
     expected = stack(golden, 3, stacking=stacking)
     modules = [line(golden, f"layer{layer}/", stacking=stacking) for layer in range(3)]
-    past = [module.empty(torch.zeros(1, 1, 1, dtype=torch.float64)) for module in modules]
+    past = [TokenClusters.empty(torch.zeros(1, 1, 1, dtype=torch.float64)) for _ in modules]
     for token in range(8):
         carried = ()
         for layer, module in enumerate(modules):

@@ -87,7 +87,7 @@ def test_blocks_of_baselines_and_ablations(name, changes):
 
 def test_encoder_layer_of_the_aoa_baseline():
     golden, official = with_parameters("visualgpt_baseline_aoa_encoder_layer")
-    layer = AoaEncoderLayer(d_model=D, heads=HEADS, dropout=0.1, aoa_dropout=0.2).double().eval()
+    layer = AoaEncoderLayer(VisualGptModel(kind="visual_gpt", **SIZES)).double().eval()
     named = renamed(official, "encoder.layers.0.")
     layer.load_state_dict({name.removeprefix("encoder.0."): value for name, value in named.items()})
     mask = key_mask(~golden["in/attention_mask"][:, 0, 0])

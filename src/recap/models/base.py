@@ -42,9 +42,8 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     defaults; the settings (`recap.settings.models`) own the numbers.
     """
 
-    #: whether the model's streams must come with boxes and image sizes;
-    #: or the names of those that must
-    reads_boxes: bool | Sequence[str] = False
+    #: the names of the streams that must come with boxes and image sizes
+    reads_boxes: Sequence[str] = ()
     #: passes that `recap.models.compiled` compiles
     compiled_passes: Sequence[str] = ("encode", "decode")
     #: whether compiled captions are padded to buckets of tokens; not where padding changes results

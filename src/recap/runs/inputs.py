@@ -81,7 +81,7 @@ class FeatureSources:
         self._boxes = set()
         for model in models:
             wanted.update(model.reads(inputs))
-            self._boxes.update(boxed_streams(model, inputs))
+            self._boxes.update(model.reads_boxes)
         self._streams = [name for name in self.sizes if name in wanted]
         for store in self.stores:
             if not wanted & set(store.streams):
@@ -122,13 +122,6 @@ class FeatureSources:
                 sizes = torch.from_numpy(store.sizes(image_ids))
                 streams[name] = replace(streams[name], boxes=boxes.float(), sizes=sizes.float())
         return Images(streams)
-
-
-def boxed_streams(model: Captioner, inputs: InputSpec) -> Sequence[str]:
-    """Return the names of the streams that a model reads with boxes."""
-    if isinstance(model.reads_boxes, bool):
-        return model.reads(inputs) if model.reads_boxes else ()
-    return model.reads_boxes
 
 
 def joint_extractor_hash(stores: Sequence[FeatureStore]) -> str:

@@ -9,7 +9,7 @@ captioner("photo.jpg")
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -41,7 +41,7 @@ from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream
 from recap.nn.fast import fixed_weights
 from recap.runs.folder import load_model
-from recap.runs.inputs import BOXES, boxed_streams
+from recap.runs.inputs import BOXES
 from recap.settings.base import HUB
 from recap.settings.features import GridFeatures
 from recap.settings.params import validate
@@ -257,7 +257,7 @@ class PhotoCaptioner:
         captions = decode_candidates(
             self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=""
         )
-        return [*captions.values()]
+        return list(captions.values())
 
     def sample(
         self, images: Images, settings: DecodingSettings, seeds: Sequence[int], **options: Any
@@ -350,13 +350,9 @@ class PhotoFeatures:
             sizes.update(extractor.sizes)
         self.inputs = InputSpec(sizes, len(vocabulary), vocabulary)
 
-    def read(
-        self, photos: Sequence[Sequence[Image]], model: Captioner, *, with_boxes: bool = False
-    ) -> Images:
-        """Return the features of photos, each given as its views in RGB, that a model reads.
-
-        `with_boxes`: with boxes where there are any, also if the model reads none.
-        """
+    def read(self, photos: Sequence[Sequence[Image]], model: Captioner) -> Images:
+        """Return the features of photos, each given as its views in RGB, that a model reads, with
+        boxes where there are any."""
         stored: list[dict[str, np.ndarray]] = [{} for _ in photos]
         sizes = np.zeros((len(photos), 2), np.int32)
         for extractor, encoder in zip(self._extractors, self._encoders, strict=True):
@@ -368,17 +364,14 @@ class PhotoFeatures:
                     streams=[name for name, _ in extractor.sizes],
                 )
                 sizes[record.image_id] = record.size
-        wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]
-        boxes: Collection[str] = boxed_streams(model, self.inputs)
-        if with_boxes:
-            boxes = [name for name in wanted if f"{name}/{BOXES}" in stored[0]]
         streams = {}
-        for name in wanted:
-            values, mask = _padded([arrays[f"{name}/values"] for arrays in stored])
-            streams[name] = Stream(values, mask)
-            if name in boxes:
-                edges, _ = _padded([arrays[f"{name}/{BOXES}"] for arrays in stored])
-                streams[name] = Stream(values, mask, edges, torch.from_numpy(sizes).float())
+        for name in self.inputs.sizes:
+            if name in model.reads(self.inputs):
+                values, mask = _padded([arrays[f"{name}/values"] for arrays in stored])
+                streams[name] = Stream(values, mask)
+                if f"{name}/{BOXES}" in stored[0]:
+                    boxes, _ = _padded([arrays[f"{name}/{BOXES}"] for arrays in stored])
+                    streams[name] = Stream(values, mask, boxes, torch.from_numpy(sizes).float())
         return Images(streams)
 
 

@@ -51,8 +51,8 @@ def explain(captioner: PhotoCaptioner, photo: Photo) -> Explanation:
     name = name_of(photo, 1)
     picture = read_photo(photo, name)
     model, vocabulary = captioner.model, captioner.vocabulary
-    boxes = vector_boxes(captioner.features.read([[picture]], model, with_boxes=True).main, name)
     images = captioner.features.read([[picture]], model)
+    boxes = vector_boxes(images.main, name)
     tokens = captioner.decode(images, captioner.decoding)[0][0].tokens
     words = [vocabulary.decode([token]) for token in tokens]
     caption = torch.tensor([[[BOS, *tokens]]], device=captioner.device)

@@ -296,9 +296,7 @@ class SelfCriticalObjective:
         captions = []
         for row in tokens.flatten(0, 1).tolist():
             captions.append(self.units([token for token in row if token not in drop]))
-        owners: list[int] = []  # the image of each caption
-        for image in image_ids:
-            owners += [image for _ in range(tokens.shape[1])]
+        owners = torch.tensor(image_ids).repeat_interleave(tokens.shape[1]).tolist()
         rewards = torch.from_numpy(self.scorer.score(owners, captions))
         lost = (~torch.isfinite(rewards)).nonzero()
         if len(lost):

@@ -224,9 +224,8 @@ def block_means(x: Tensor, mask: Tensor | None, rate: int, *, dims: tuple[int, .
     real = torch.ones_like(x[..., :1]) if mask is None else mask[..., None].to(x.dtype)
     total = x * real
     for dim in dims:
-        after = [0, -x.shape[dim] % rate]
-        for _ in range(dim + 1, x.dim()):  # `pad` begins with the last axis
-            after = [0, 0, *after]
+        # `pad` begins with the last axis
+        after = [0, 0] * (x.dim() - 1 - dim) + [0, -x.shape[dim] % rate]
         total = pad(total, after).unflatten(dim, (-1, rate)).sum(dim + 1)
         real = pad(real, after).unflatten(dim, (-1, rate)).sum(dim + 1)
     return total / real.clamp(min=1)
@@ -261,6 +260,13 @@ class TokenClusters(NamedTuple):
 
     prefix: Tensor  #: P_0 .. P_t, [B, C, t + 1].
     log_row: Tensor  #: log C_i,t-1 of each token i, [B, C, t]
+
+    @classmethod
+    def empty(cls, like: Tensor) -> TokenClusters:
+        """Return what is known before the first token of the images [B, ...]."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        zeros = like.new_zeros(len(like), 1, 1, dtype=dtype)
+        return cls(zeros, zeros[..., :0])
 
 
 class AdaptiveClusters(nn.Module):
@@ -343,13 +349,6 @@ class LineClusters(AdaptiveClusters):
             log_c = repeat_blocks(log_c, line_blocks(x.shape[2], self.rate, log_c.device))
         return log_c, layer_state
 
-    def empty(self, like: Tensor) -> TokenClusters:
-        """Return what is known before the first token of the images [B, ...]."""
-        zeros = like.new_zeros(
-            len(like), 1, 1, dtype=torch.promote_types(like.dtype, self.scores.weight.dtype)
-        )
-        return TokenClusters(zeros, zeros[..., :0])
-
     def step(
         self, x: Rows, past: TokenClusters, before: Carried
     ) -> tuple[Tensor, Carried, TokenClusters]:
@@ -431,11 +430,6 @@ class Window(nn.Module):
         """Return 0 within the window and a finite minus infinity beyond."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         return torch.where(distance <= self.window, 0.0, MASKED_SCORE).to(dtype)
-
-    def empty(self, like: Tensor) -> TokenClusters:
-        """As `LineClusters.empty`."""
-        zeros = like.new_zeros(len(like), 1, 1)
-        return TokenClusters(zeros, zeros[..., :0])
 
     def step(
         self, x: Rows, past: TokenClusters, before: Carried
@@ -523,7 +517,7 @@ class ClusterDecoderLayer(DecoderLayer):
 
     def begin(self, like: Tensor) -> Any:
         """Return the clusters of no tokens."""
-        return () if self.clusters is None else LayerClusters((), self.clusters.empty(like))
+        return () if self.clusters is None else LayerClusters((), TokenClusters.empty(like))
 
     def forward(
         self,
@@ -586,7 +580,7 @@ class Acf(Transformer):
             make_decoder_layer=ClusterDecoderLayer,
         )
         self.region_rows = settings.grid_rows
-        self.reads_boxes = self.region_rows is not None  # a setting decides here
+        self.reads_boxes = [inputs.main] if self.region_rows else ()
         # Clusters draw their weights after those of the Transformer.
         if kinds["encoder"] != "none":
             for layer in self.encoder[settings.plain_encoder_layers :]:

@@ -539,7 +539,7 @@ class Fusion(TransformerDecoder[FusionMemory]):
         boxes = settings.second_geometry == "boxes"
         _, self.second_stream = self.reads(inputs)
         self.decoder_positions = settings.decoder_positions
-        self.reads_boxes = (self.second_stream,) if boxes else ()
+        self.reads_boxes = [self.second_stream] if boxes else ()
         cells = partial(CellGeometry, d_model=d_model, form=settings.cell_positions)
         self.grid_encoder = StreamEncoder(sizes[GRID], cells(), settings)
         second = BoxGeometry(d_model=d_model, bias=settings.box_position_bias) if boxes else cells()

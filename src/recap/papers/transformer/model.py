@@ -110,8 +110,11 @@ class Transformer(TransformerDecoder[Memory]):
         """Images -> Memory; vectors that the mask hides change nothing."""
         x, mask = self.embed_image(images)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
-        masks = mask[:, None], key_mask(mask)
-        token_mask, attn_mask = masks if self.keep_masks else map(none_if_all_true, masks)
+        token_mask: Tensor | None = mask[:, None]
+        attn_mask: Tensor | None = key_mask(mask)
+        if not self.keep_masks:
+            token_mask = none_if_all_true(mask[:, None])
+            attn_mask = none_if_all_true(key_mask(mask))
         rows = self.run_encoder(Rows(x, token_mask=token_mask), attn_mask)
         return Memory(self.encoder_norm(rows.values)[:, 0], mask)
 

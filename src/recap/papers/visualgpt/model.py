@@ -236,13 +236,14 @@ class AoaEncoderLayer(nn.Module):
     """Post-norm self-attention, then AoA(x, attended) with no feed-forward part:
     rows of [B, 1, N, D] -> the same."""
 
-    def __init__(self, *, d_model: int, heads: int, dropout: float, aoa_dropout: float) -> None:
+    def __init__(self, settings: VisualGptModel) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(d_model=d_model, heads=heads)
+        d_model = settings.d_model
+        self.attention = MultiHeadAttention(d_model=d_model, heads=settings.heads)
         self.around_attention = Residual(
-            d_model=d_model, norm="post", norm_kind="biased", dropout=dropout
+            d_model=d_model, norm="post", norm_kind="biased", dropout=settings.dropout
         )
-        self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=aoa_dropout)
+        self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=settings.aoa_dropout)
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
@@ -252,13 +253,12 @@ class AoaEncoderLayer(nn.Module):
 
 def encoder_layer(settings: VisualGptModel) -> nn.Module:
     """Return a layer of the image encoder: "plain", "memory" (M2) or "aoa_baseline"."""
-    sizes: dict[str, Any] = {"d_model": settings.d_model, "heads": settings.heads}
     if settings.encoder == "aoa_baseline":
-        return AoaEncoderLayer(**sizes, dropout=settings.dropout, aoa_dropout=settings.aoa_dropout)
+        return AoaEncoderLayer(settings)
+    make: Callable[..., MultiHeadAttention] = MultiHeadAttention
     if settings.encoder == "memory":
-        attention: MultiHeadAttention = MemoryAttention(**sizes, slots=settings.memory_slots)
-    else:
-        attention = MultiHeadAttention(**sizes)
+        make = partial(MemoryAttention, slots=settings.memory_slots)
+    attention = make(d_model=settings.d_model, heads=settings.heads)
     residual, feed_forward = post_norm_parts(
         d_model=settings.d_model,
         d_feed_forward=settings.d_encoder_feed_forward,
