@@ -224,7 +224,7 @@ def key_mask(mask: Tensor) -> Tensor:
 
 def none_if_all_true(mask: Tensor) -> Tensor | None:
     """Return the mask, or None if it hides nothing, which saves its use."""
-    return None if is_free_to_read(mask) and bool(mask.all()) else mask
+    return None if is_free_to_read(mask) and mask.all() else mask
 
 
 def is_free_to_read(mask: Tensor) -> bool:

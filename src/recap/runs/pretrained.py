@@ -146,7 +146,7 @@ def _check_own(
 
 def _check_tensor(path: Path, name: str, value: Tensor, shape: torch.Size) -> None:
     """Refuse a tensor of another shape, or of other than finite numbers."""
-    if value.shape == shape and value.is_floating_point() and bool(value.isfinite().all()):
+    if value.shape == shape and value.is_floating_point() and value.isfinite().all():
         return
     raise ConfigError(
         f"{path}: {name!r} is {[*value.shape]} of {value.dtype}, the model's is {[*shape]} "

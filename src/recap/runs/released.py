@@ -132,7 +132,7 @@ class Release:
 
     def feature_size(self, tensors: Tensors) -> int:
         """Return the width of the visual vectors."""
-        return next(int(tensors[name].shape[1]) for name in self.features if name in tensors)
+        return next(tensors[name].shape[1] for name in self.features if name in tensors)
 
     def search(self, options: Options) -> dict[str, Any]:
         """Return the keys of `DecodingSettings`."""
@@ -256,7 +256,7 @@ def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor],
         state = {"state_dict": state}
     tensors = {}
     for name, value in state.items():
-        if not (isinstance(value, Tensor) and bool(value.isfinite().all())):
+        if not (isinstance(value, Tensor) and value.isfinite().all()):
             raise ConfigError(
                 f"{file}: {name!r} is no tensor of finite numbers; give the file of the model's "
                 "tensors"

@@ -84,7 +84,7 @@ def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
 
 def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
     """Return a run's card as Markdown with the hub's header: what it is, how good, its use."""
-    kind = str(spec["model_settings"]["kind"])
+    kind = spec["model_settings"]["kind"]
     search = files.decoding
     header: dict[str, Any] = {
         "library_name": "recap",
@@ -108,7 +108,7 @@ def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
         f"## Scores\n\n{_scores(files.run)}",
         f"## Decoding\n\nBeam search with {search.beam} beams, at most {search.max_length} words "
         "or pieces a caption.",
-        f"## Licenses\n\n{_licenses(str(spec['dataset']), params)}",
+        f"## Licenses\n\n{_licenses(spec['dataset'], params)}",
         _LIMITS,
     ]
     text = "\n\n".join(filter(None, sections))

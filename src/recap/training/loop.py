@@ -71,7 +71,7 @@ class OptimizerStep:
     @property
     def rate(self) -> float:
         """The learning rate of the last step."""
-        return float(self.optimizer.param_groups[0]["lr"])
+        return self.optimizer.param_groups[0]["lr"]
 
     def __call__(self, batch: Batch, progress: Counters, *, steps: int) -> dict[str, float]:
         """Do the step after `progress` with this process's shard.

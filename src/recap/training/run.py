@@ -325,6 +325,6 @@ def validator(
             model, features, images, decoding, device=group.device, name=f"{name}, validation"
         )
         captions = [units(candidates[image][0].tokens) for image in images]
-        return float(scorer.score(images, captions).sum() / len(references))
+        return scorer.score(images, captions).sum().item() / len(references)
 
     return validate
