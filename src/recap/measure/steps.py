@@ -105,12 +105,10 @@ class Trial:
         """Return random captions for so many images: one longest, the others of mean length."""
         sizes = self.shape.inputs
         lengths = [sizes.longest - 1, *[round(sizes.words) - 1] * (round(sizes.captions) - 1)]
-        captions: dict[int, list[list[int]]] = {}
+        captions = {}
         for image in range(number):
-            captions[image] = []
-            for length in lengths:
-                ids = torch.randint(len(SPECIAL), self.ids, (max(1, length),))
-                captions[image].append(ids.tolist())
+            ids = [torch.randint(len(SPECIAL), self.ids, (max(1, length),)) for length in lengths]
+            captions[image] = [each.tolist() for each in ids]
         return captions
 
     def optimizer_step(self, captions: Mapping[int, list[list[int]]]) -> OptimizerStep:

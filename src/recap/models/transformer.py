@@ -67,6 +67,13 @@ def post_norm_parts(
     return residual, feed_forward
 
 
+def xavier_matrices(module: nn.Module) -> None:
+    """Initialize all matrices of a module (Xavier, uniform)."""
+    for parameter in module.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
+
+
 @dataclass
 class LayerCache:
     """What one decoder layer knows of the tokens before, while a model decodes step by step."""
@@ -243,9 +250,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         self.decoder = Stack[Any](layers)
         self.decoder_norm = norm
         self.output = Linear(d_model, vocabulary_size)
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)
+        xavier_matrices(self)
 
     @property
     def layers(self) -> Stack[Any]:

@@ -211,11 +211,8 @@ class Training:
             while progress.epoch < self.stage.epochs and progress.epochs_since_best < patience:
                 self._epoch()
             epoch, score = self._scores[-1]
-            if (
-                not self.trained
-                and len(self._scores) > 1
-                and {each for _, each in self._scores} == {score}
-            ):
+            different = {each for _, each in self._scores}
+            if not self.trained and len(self._scores) > 1 and len(different) == 1:
                 log.warning(
                     f"{self.name}: all validations gave {self.metric.name} {score:.4f} and could "
                     "choose no epoch, so the last one is kept"

@@ -78,10 +78,19 @@ class AoAAttention(Attention):
 class RefinerLayer(nn.Module):
     """x + dropout(AoA attention(norm(x))) of image vectors, rows of [B, 1, N, D]."""
 
-    def __init__(self, *, d_model: int, attention: AoAAttention, dropout: float) -> None:
+    def __init__(self, settings: AoANetModel) -> None:
         super().__init__()
-        self.attention = attention
-        self.around = Residual(d_model=d_model, norm="pre", norm_kind="unbiased", dropout=dropout)
+        d_model = settings.d_model
+        self.attention = AoAAttention(
+            d_model=d_model,
+            heads=settings.heads,
+            order=ORDER,
+            attention_dropout=settings.attention_dropout,
+            aoa_dropout=settings.aoa_dropout,
+        )
+        self.around = Residual(
+            d_model=d_model, norm="pre", norm_kind="unbiased", dropout=settings.refiner_dropout
+        )
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
@@ -93,24 +102,11 @@ class AoANet(ContextCaptioner):
 
     def __init__(self, inputs: InputSpec, settings: AoANetModel) -> None:
         super().__init__()
-        d_model, heads = settings.d_model, settings.heads
-        attention_dropout, aoa_dropout = settings.attention_dropout, settings.aoa_dropout
-        self.d_model = d_model
+        self.d_model = d_model = settings.d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(settings.feature_dropout)
         self.refiner = Stack[RefinerLayer](
-            RefinerLayer(
-                d_model=d_model,
-                attention=AoAAttention(
-                    d_model=d_model,
-                    heads=heads,
-                    order=ORDER,
-                    attention_dropout=attention_dropout,
-                    aoa_dropout=aoa_dropout,
-                ),
-                dropout=settings.refiner_dropout,
-            )
-            for _ in range(settings.refiner_layers)
+            RefinerLayer(settings) for _ in range(settings.refiner_layers)
         )
         self.refiner_norm = UnbiasedLayerNorm(d_model) if settings.refiner_layers else nn.Identity()
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
@@ -118,7 +114,10 @@ class AoANet(ContextCaptioner):
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.query_norm = UnbiasedLayerNorm(d_model)
         self.attention = MultiHeadAttention(
-            d_model=d_model, heads=heads, dropout=attention_dropout, projected=False
+            d_model=d_model,
+            heads=settings.heads,
+            dropout=settings.attention_dropout,
+            projected=False,
         )
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
         self.context_dropout = Dropout(settings.context_dropout)

@@ -43,6 +43,7 @@ from recap.models.transformer import (
     TransformerDecoder,
     own_mask,
     post_norm_parts,
+    xavier_matrices,
 )
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
@@ -295,21 +296,18 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
             positions=settings.positions,
             blocks=[VisualBlock(settings) for _ in range(settings.decoder_layers)],
         )
-        self._initialize(settings.initialization, settings.copy_layers)
+        self._initialize(settings)
         if settings.pretrained and inputs.weights is not None:
             load_pretrained(self.decoder, inputs.weights, inputs.vocabulary)
 
-    def _initialize(self, initialization: str, copy_layers: bool) -> None:  # noqa: C901
+    def _initialize(self, settings: VisualGptModel) -> None:
         """Draw the random weights; what pretrained weights do not bring keeps them."""
         blocks: Stack[VisualBlock] = self.decoder.blocks
-        drawn: list[nn.Module] = [self.feature_embedding, self.encoder]
-        if initialization == "xavier":
-            drawn.append(self.decoder)
-        for module in drawn:
-            for parameter in module.parameters():
-                if parameter.dim() > 1:
-                    nn.init.xavier_uniform_(parameter)
-        if initialization != "xavier":
+        xavier_matrices(self.feature_embedding)
+        xavier_matrices(self.encoder)
+        if settings.initialization == "xavier":
+            xavier_matrices(self.decoder)
+        else:
             gates = [deepcopy(block.fusion.state_dict()) for block in blocks]
             initialize(self.decoder)
             for block, gate in zip(blocks, gates, strict=True):
@@ -317,8 +315,8 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
                 for linear in (block.cross.query, block.cross.key, block.cross.value):
                     nn.init.xavier_uniform_(linear.weight)
                 nn.init.normal_(block.cross.output.weight, std=DEVIATION)
-        if copy_layers:
-            for block in list(blocks)[1:]:
+        if settings.copy_layers:
+            for block in blocks:
                 block.load_state_dict(blocks[0].state_dict())
 
     def encode(self, images: Images) -> LevelMemory:

@@ -127,26 +127,18 @@ class ZodiacMultiHead(Attention):
     """ZoDIAC multi-head attention (Eq. 10-12):
     five projections with biases, inputs activated before them.
 
-    `gate` is phi of Eq. 8: sigmoid, tanh, or none (intensity = zeta). With gate none and zeta 0
-    nothing is injected: the intensity is 1. `dropout` is on the attended values (Eq. 3), not on the
-    weights; gelu False removes every G.
+    `gate` of the settings is phi of Eq. 8: sigmoid, tanh, or none (intensity = zeta). With gate
+    none and zeta 0 nothing is injected: the intensity is 1. Dropout is on the attended values (Eq.
+    3), not on the weights; gelu False removes every G. `scope` is what one RAP is averaged over.
     """
 
-    def __init__(
-        self,
-        *,
-        d_model: int,
-        heads: int,
-        gate: str,
-        zeta: float,
-        scope: str,
-        dropout: float,
-        gelu: bool,
-    ) -> None:
+    def __init__(self, settings: ZodiacModel, scope: str) -> None:
         super().__init__()
-        self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout
-        self.gate = None if gate == "none" else ACTIVATIONS[gate]()
-        self.gelu: Callable[[Tensor], Tensor] = ACTIVATIONS["gelu" if gelu else "none"]()
+        d_model = settings.d_model
+        self.heads, self.zeta, self.scope = settings.heads, settings.zeta, scope
+        self.dropout = settings.zodiac_dropout
+        self.gate = None if settings.gate == "none" else ACTIVATIONS[settings.gate]()
+        self.gelu: Callable[[Tensor], Tensor] = ACTIVATIONS["gelu" if settings.gelu else "none"]()
         self.query = Linear(d_model, d_model)
         self.intensity_query = Linear(d_model, d_model)
         self.key = Linear(d_model, d_model)
@@ -248,16 +240,9 @@ class Zodiac(Transformer):
         rap_scope = settings.rap_scope
 
         def attention(place: str) -> ZodiacMultiHead:
-            scope = "head" if rap_scope == "printed" else rap_scope
-            return ZodiacMultiHead(
-                d_model=settings.d_model,
-                heads=settings.heads,
-                gate=settings.gate,
-                zeta=settings.zeta,
-                scope="prefix" if rap_scope == "head" and place != "encoder" else scope,
-                dropout=settings.zodiac_dropout,
-                gelu=settings.gelu,
-            )
+            if rap_scope == "head" and place != "encoder":
+                return ZodiacMultiHead(settings, "prefix")
+            return ZodiacMultiHead(settings, "head" if rap_scope == "printed" else rap_scope)
 
         super().__init__(
             inputs, settings, make_attention=attention, make_decoder_layer=ZodiacDecoderLayer
