@@ -67,8 +67,8 @@ class SelfResurrecting(nn.Module):
     """Eq. 4-6: two gates, one of which may be zero,
     weigh the state H against what L encoder levels gave for it.
 
-    Printed, `form` "paper", the gates have no parameters, and the sigmoid of the state weighs the
-    visual side:
+    Printed, `gate` "paper" of the settings, the gates have no parameters, and the sigmoid of the
+    state weighs the visual side:
 
         B_vis = sigmoid(H) 1(sigmoid(H) > tau)                                  (5)
         B_lan = (1 - sigmoid(H)) 1(1 - sigmoid(H) > tau)                        (5)
@@ -87,16 +87,14 @@ class SelfResurrecting(nn.Module):
     limit, and the training diverges (section 5.4).
     """
 
-    def __init__(
-        self, *, d_model: int, levels: int, form: str, tau: float, activation: str, normalized: bool
-    ) -> None:
+    def __init__(self, settings: VisualGptModel) -> None:
         super().__init__()
-        self.tau, self.normalized, self.activation = tau, normalized, GATES[activation]
-        self.gates = (
-            nn.ModuleList(Linear(2 * d_model, d_model) for _ in range(levels))
-            if form == "released"
-            else None
-        )
+        d_model, levels = settings.d_model, settings.encoder_layers
+        self.tau, self.normalized = settings.tau, settings.normalized
+        self.activation = GATES[settings.gate_activation]
+        self.gates: nn.ModuleList | None = None
+        if settings.gate == "released":
+            self.gates = nn.ModuleList(Linear(2 * d_model, d_model) for _ in range(levels))
         self.visual = nn.Identity()  # which `visual_gates` reads, as the next
         self.language = nn.Identity()
 
@@ -150,18 +148,11 @@ class CrossFusion(nn.Module):
         self.kind = settings.fusion
         self.every_level = self.kind in ("srau", "meshed")
         self.feed_forward = self.kind != "aoa_baseline"
-        d_model, levels = settings.d_model, settings.encoder_layers
+        d_model = settings.d_model
         if self.kind == "srau":
-            self.gate: nn.Module = SelfResurrecting(
-                d_model=d_model,
-                levels=levels,
-                form=settings.gate,
-                tau=settings.tau,
-                activation=settings.gate_activation,
-                normalized=settings.normalized,
-            )
+            self.gate: nn.Module = SelfResurrecting(settings)
         elif self.kind == "meshed":
-            self.gate = MeshedGate(d_model=d_model, levels=levels)
+            self.gate = MeshedGate(d_model=d_model, levels=settings.encoder_layers)
         elif self.kind != "plain":
             self.aoa = AttentionOnAttention(
                 d_model=d_model, order=ORDER, dropout=settings.aoa_dropout
