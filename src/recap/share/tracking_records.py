@@ -227,7 +227,8 @@ def find_run(runs: Sequence[Record], name: str) -> Record:
         first, second, *_ = matches
         found = f"{name!r} is in {len(matches)} runs, such as {first.key} and {second.key}"
     else:
-        found = f"there is no run {name!r}; {nearest(name, [run.name for run in runs])}"
+        known = nearest(name, [run.name for run in runs]) if runs else "there are none yet"
+        found = f"there is no run {name!r}; {known}"
     raise UnknownName(found)
 
 
