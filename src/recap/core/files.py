@@ -79,14 +79,16 @@ def writing(path: str | Path) -> Iterator[None]:
 def _refusal(error: Exception, path: Path) -> str | None:
     """Return what the disk refused while a file was written; None: it refused nothing of it."""
     code = getattr(error, "errno", None)
-    folder = next(folder for folder in path.absolute().parents if folder.exists())
     # Libraries that write past Python say a full disk in their own ways (torch: RuntimeError).
-    if code in _FULL or (code is None and shutil.disk_usage(folder).free < _ROOM):
+    if code is None:
+        folder = next(folder for folder in path.absolute().parents if folder.exists())
+        return _FULL_DISK if shutil.disk_usage(folder).free < _ROOM else None
+    if code in _FULL:
         return _FULL_DISK
     # failed writes name no file
     place = Path(os.fsdecode(getattr(error, "filename", None) or path))
     part = place.parent == path.parent and place.name.startswith(f".{path.name}.")
-    if code is None or not (part or place == path or place in path.parents):
+    if not (part or place == path or place in path.parents):
         return None
     return f"cannot be written ({os.strerror(code).lower()}); mend that, or name another place"
 
