@@ -263,7 +263,7 @@ class GridFeatsPth:
         from recap.features.tensors import read_tensors
 
         path = self._files[image_id]
-        maps = read_tensors(path, DamagedFeatures)
+        maps = read_tensors(path, FeatureError)
         is_map = isinstance(maps, torch.Tensor) and maps.ndim > 2 and maps.shape[:-3] in ((), (1,))
         if not is_map or not maps.is_floating_point():
             kind = getattr(maps, "dtype", type(maps).__name__)

@@ -87,15 +87,12 @@ class Backbone(TimmEncoder):
         super().__init__(spec, weights=weights, device=device)
         self.scale: ChannelScale | None = None  # None leaves the channels as they are
         if spec.out_index is not None:
-            if not hasattr(self.model, "forward_intermediates"):
+            has_maps = hasattr(self.model, "forward_intermediates")
+            stages = range(len(self.model.feature_info) if has_maps else 0)
+            if spec.out_index not in stages:
                 raise ConfigError(
-                    f"{spec.backbone}: has no intermediate maps; leave `out_index` out"
-                )
-            last = len(self.model.feature_info) - 1
-            if not 0 <= spec.out_index <= last:
-                raise ConfigError(
-                    f"out_index: {spec.backbone} has the stages 0 to {last}, not {spec.out_index}; "
-                    "choose one of them"
+                    f"out_index: {spec.backbone} has the stages {list(stages)}, not "
+                    f"{spec.out_index}; choose one of them, or leave `out_index` out"
                 )
 
     @property
@@ -111,13 +108,9 @@ class Backbone(TimmEncoder):
     def prepare(self, image_id: int, views: Sequence[Image]) -> Squares:
         """Return the views of an image, scaled to squares."""
         edge = self.spec.image_size
-        squares = [
-            view if view.size == (edge, edge) else view.resize((edge, edge), self.resample)
-            for view in views
-        ]
-        return Squares(
-            image_id, views[0].size, np.stack([np.asarray(square) for square in squares])
-        )
+        # Pillow returns a picture of this size as it is
+        squares = [np.asarray(view.resize((edge, edge), self.resample)) for view in views]
+        return Squares(image_id, views[0].size, np.stack(squares))
 
     def batches(self, items: Iterator[Squares]) -> Iterator[list[Squares]]:
         """Yield ``batch_size`` images at a time."""
@@ -164,9 +157,8 @@ class Backbone(TimmEncoder):
             )
         # A mean over one cell is that cell;
         # torch's pooling would take a tenth of a training step to say so.
-        return (
-            maps if maps.shape[-2:] == (grid, grid) else functional.adaptive_avg_pool2d(maps, grid)
-        )
+        pools = maps.shape[-2:] != (grid, grid)
+        return functional.adaptive_avg_pool2d(maps, grid) if pools else maps
 
 
 def as_maps(features: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
@@ -176,16 +168,11 @@ def as_maps(features: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
     are turned.
     """
     if features.ndim == 4:
-        return (
-            features.permute(0, 3, 1, 2)
-            if str(getattr(model, "output_fmt", "NCHW")) == "NHWC"
-            else features
-        )
-    tokens = (
-        features[:, getattr(model, "num_prefix_tokens", 0) :] if features.ndim == 3 else features
-    )
+        is_last = str(getattr(model, "output_fmt", "NCHW")) == "NHWC"
+        return features.permute(0, 3, 1, 2) if is_last else features
+    tokens = features[:, getattr(model, "num_prefix_tokens", 0) :]
     side = math.isqrt(tokens.shape[1])
-    if features.ndim != 3 or side * side != tokens.shape[1]:
+    if tokens.ndim != 3 or side * side != tokens.shape[1]:
         raise ConfigError(
             f"{backbone}: gives features of shape {list(features.shape)}, no square grid; use "
             "another backbone"
@@ -366,10 +353,8 @@ def pixels(
 
     Box and pixels are left, top, right, bottom; the size is width and height of the picture.
     """
-    width = float(box[2] - box[0]) * margin
-    height = float(box[3] - box[1]) * margin
-    left = min(max(int(np.floor(box[0] - width)), 0), size[0] - 1)
-    top = min(max(int(np.floor(box[1] - height)), 0), size[1] - 1)
-    right = max(min(int(np.ceil(box[2] + width)), size[0]), left + 1)
-    bottom = max(min(int(np.ceil(box[3] + height)), size[1]), top + 1)
-    return left, top, right, bottom
+    low, high = box[:2], box[2:]
+    around = ((high - low).astype(float) * margin).astype(box.dtype)
+    first = np.clip(np.floor(low - around), 0, np.array(size) - 1).astype(int)
+    last = np.maximum(np.minimum(np.ceil(high + around), size), first + 1).astype(int)
+    return *first.tolist(), *last.tolist()

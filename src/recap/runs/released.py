@@ -118,8 +118,6 @@ def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor],
     release = RELEASED.get(kind)
     if not isinstance(release, Release):
         raise ConfigError(f"{kind}: {release}")
-    if not file.is_file():
-        raise MissingSettings(f"{file}: no such checkpoint")
     state: Any = read_tensors(file, ConfigError)
     if isinstance(state, dict):
         state = state.get("state_dict", state)

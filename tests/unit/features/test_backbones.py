@@ -94,7 +94,7 @@ def test_weights_that_do_not_fit_are_one_sentence(tmp_path):
     ("changes", "named"),
     [
         ({"backbone": "nope"}, ["backbone", "'nope'", "nfnet_"]),
-        ({"out_index": 9}, ["out_index", "test_resnet", "0 to 4", "9"]),
+        ({"out_index": 9}, ["out_index", "test_resnet", "4]", "9"]),
         ({"backbone": "pit_ti_224", "activation": "relu"}, ["pit_ti_224", "act_layer"]),
     ],
 )
