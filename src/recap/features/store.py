@@ -255,7 +255,7 @@ class FeatureStore:
 
     def verify(self) -> None:
         """Read everything and compare it with the checksums (1 GB takes about a second)."""
-        for position in np.flatnonzero(~self.intact()):
+        for position in np.flatnonzero(~self.intact()).tolist():
             raise self._changed(position)
 
     def intact(self) -> np.ndarray:

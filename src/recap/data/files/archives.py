@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import lzma
 import os
@@ -30,23 +29,14 @@ from recap.core.process import cause, limited_memory
 # What the standard library raises for archives
 # that are damaged or packed in a way it does not know.
 DAMAGED = (
-    *(
-        OSError,
-        EOFError,
-        MemoryError,
-        ValueError,
-        LookupError,
-        OverflowError,
-        NotImplementedError,
-        RuntimeError,
-    ),
-    *(zlib.error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile),
-)
+    OSError, EOFError, MemoryError, ValueError, LookupError, OverflowError, RuntimeError,
+    zlib.error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile,
+)  # fmt: skip
 CHUNK = 2**20
 # Pictures hardly shrink and XML shrinks tenfold; what grows more than this is made to fill a disk.
 LARGEST_GROWTH = 100
 ALWAYS_ALLOWED = 2**30
-_LONGEST = 255  # bytes of one name on the usual file systems
+_LONGEST, _LONGEST_PATH = 255, 2000  # bytes of one name on the usual file systems; of a path
 # Control characters end lines and steer terminals,
 # invisible ones make two names look alike, half a pair is no text.
 _REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -203,12 +193,7 @@ def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit:
             else:
                 _write(member, folder / place, archive)
     except DAMAGED as error:
-        code = error.errno if isinstance(error, OSError) else None
-        if code == errno.ENAMETOOLONG:
-            raise DataError(
-                f"{archive}: its paths are too long below {into}; unpack into a shorter path"
-            ) from error
-        if code is not None:
+        if isinstance(error, OSError) and error.errno is not None:
             raise  # what the disk refuses is no fault of the archive
         raise damage(archive, error) from error
     if not places:
@@ -279,7 +264,7 @@ class MemberNames:
         path = PurePosixPath(name)
         if _is_unsafe(name):
             wrong = f"holds the unsafe name {name!r}"
-        elif any(len(part.encode()) > _LONGEST for part in path.parts):
+        elif len(name) > _LONGEST_PATH or any(len(each.encode()) > _LONGEST for each in path.parts):
             wrong = f"the name {name!r} is longer than most disks allow ({_LONGEST} bytes)"
         elif not regular:
             wrong = f"{name!r} is a link or a device"

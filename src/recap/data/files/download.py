@@ -157,14 +157,12 @@ def _patience(url: str, response: Response) -> float:
     from urllib3.exceptions import InvalidHeader
     from urllib3.util import Retry
 
-    if response.status_code not in PASSING:
-        raise DownloadError(f"{url}: answered {response.status_code} {response.reason}")
     wait = 0.0
     with suppress(InvalidHeader):
         wait = Retry().parse_retry_after(response.headers.get("Retry-After", "0"))
-    if wait > LONGEST_WAIT:
+    if response.status_code not in PASSING or wait > LONGEST_WAIT:
         raise DownloadError(
-            f"{url}: answered {response.status_code} and asks to wait {wait:.0f} seconds"
+            f"{url}: answered {response.status_code} {response.reason} (Retry-After: {wait:.0f} s)"
         )
     return wait
 

@@ -62,14 +62,11 @@ def csv_entries(path: Path, kind: type[EntryT]) -> Iterator[tuple[str, EntryT]]:
     names = next(rows)[1]
     for name in kind.model_fields:
         if names.count(name) != 1:
-            wrong = (
-                f"there are two columns {name!r}"
-                if name in names
-                else f"there is no column {name!r}"
-            )
             needed = ", ".join(kind.model_fields)
-            present = listed(names, 20)[:100] or "none"
-            raise DataError(f"{path}: line 1: {wrong}; it must name {needed}, and names {present}")
+            raise DataError(
+                f"{path}: line 1: there are {names.count(name)} columns {name!r}; it must name "
+                f"{needed} once each, and names {listed(names, 20)[:100]}"
+            )
     for line, values in rows:
         where = f"{path}: line {line}"
         yield where, parsed(kind, dict(zip(names, values, strict=True)), where)
