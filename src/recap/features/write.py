@@ -109,8 +109,11 @@ def build_store(
     there = _there(
         _earlier(out, kept, shards, job), set(chain.from_iterable(own)), grown=kept, files=files
     )
-    lacking = [[image_id for image_id in group if image_id not in there] for group in own]
-    missing = [group for group in lacking if group]
+    missing = []
+    for group in own:
+        lacking = [image_id for image_id in group if image_id not in there]
+        if lacking:
+            missing.append(lacking)
     total = sum(map(len, missing))
     records = progress(extract(missing), name=out.stem, unit="images", total=total)
     there |= _write_shards(shards, missing, iter(records), header=header)

@@ -211,7 +211,7 @@ def test_too_few_survivors_are_one_sentence_and_a_whole_split_is_taken_as_it_is(
     with refused(DataError, "web: ", "validation split", "200", "`survival`"):
         drawn(tmp_path, alive)
     corpus = corpus_of(tmp_path, alive, set())
-    with refused(DataError, "0.01 of the rows with seed 3"):
+    with refused(DataError, "fraction=0.01, seed=3"):
         draw_subset(
             corpus=corpus, name="s", fraction=0.01, unit="pair", seed=3, out=tmp_path / "s.json"
         )

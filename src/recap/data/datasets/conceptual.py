@@ -21,7 +21,7 @@ from recap.core.log import log
 from recap.data.corpus import Caption, WebSample, warn_of_part
 from recap.data.datasets.base import Built
 from recap.data.subsets import VALIDATION, rank, rows_with_pictures
-from recap.data.tokenizer import tokenize
+from recap.data.tokenizer import is_storable, tokenize
 from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
 
 # Image ids of the test split start here,
@@ -101,8 +101,10 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
         (row.number for row in rows if row.url not in tests and tokenize(row.caption)), np.int64
     )
     if len(usable) <= spec.val_pairs:
-        wrong = f"{len(usable)} rows have a picture, too few for {spec.val_pairs}"
-        raise DataError(f"{tsvs['train']}: {wrong}; fetch more, or lower val_pairs")
+        raise DataError(
+            f"{tsvs['train']}: {len(usable)} rows have a picture, too few for {spec.val_pairs}; "
+            "fetch more, or lower val_pairs"
+        )
     drawn_from = None
     if spec.survival is None:
         chosen = rank(usable, dataset=name, unit=VALIDATION, seed=spec.seed)[: spec.val_pairs]
@@ -210,11 +212,11 @@ def _present(survivors: Path) -> Iterator[Record]:
         entries = os.scandir(folder) if folder.is_dir() else ()
         sizes = {f"{folder.name}/{entry.name}": entry.stat().st_size for entry in entries}
         for record in group:
-            if record.ok and (size := sizes.get(file_of(record.row))) != record.bytes:
-                wrong = "is missing" if size is None else f"has {size} bytes, not {record.bytes}"
+            size = sizes.get(file_of(record.row), 0)
+            if record.ok and size != record.bytes:
                 raise DataError(
-                    f"{survivors.parent / file_of(record.row)}: the picture {wrong}; run "
-                    "`recap data conceptual-download` again"
+                    f"{survivors.parent / file_of(record.row)}: the picture has {size} "
+                    f"bytes, not {record.bytes}; run `recap data conceptual-download` again"
                 )
             yield record
 
@@ -233,16 +235,13 @@ def read_tsv(path: Path) -> Iterator[Row]:
         gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines,
     ):
         for number, line in enumerate(lines):
-            try:
-                caption, url = map(str.strip, line.decode().split("\t"))
-                if not (caption and url):
-                    raise ValueError("an empty field")
-            except ValueError as error:
+            cells = [cell.strip() for cell in line.decode(errors="surrogateescape").split("\t")]
+            if len(cells) != 2 or not all(cells) or not is_storable("".join(cells)):
                 raise DamagedData(
-                    f"{path}: line {number + 1}: expected 'caption TAB url' in UTF-8 ({error}); "
-                    "correct the line, or fetch the file again if it ends there"
-                ) from error
-            yield Row(number, caption, url)
+                    f"{path}: line {number + 1}: expected 'caption TAB url' in UTF-8; correct the "
+                    "line, or fetch the file again if it ends there"
+                )
+            yield Row(number, *cells)
     if number < 0:
         raise DataError(f"{path}: the TSV is empty; fetch it again")
 
