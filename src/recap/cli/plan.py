@@ -98,10 +98,7 @@ def doctor(
 ) -> None:
     """Check this machine: tools, versions, what is lost without each, how to get it."""
     from recap.cli.doctor import examine, report
-    from recap.core.errors import MissingFile
 
-    if not folder.is_dir():
-        raise MissingFile(f"{folder}: no such folder; name one on the disk that results go to")
     print(report(examine(folder)))
 
 
