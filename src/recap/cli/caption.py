@@ -112,8 +112,7 @@ def caption(
             f"the run was trained with {captioner.views} pictures an example, and is given "
             f"{views}; --together takes the photos as views of one"
         )
-    results: Iterable[PhotoCaptions | FailedPhoto]
-    results = captioner.stream(
+    results: Iterable[PhotoCaptions | FailedPhoto] = captioner.stream(
         examples,
         beam=beam,
         n_best=n_best,
@@ -201,13 +200,17 @@ def captions(
     acquire_gpus(how.device)
     from recap.evaluation.decode import caption_part
 
-    files: dict[str, Any] = {
-        "corpus": corpus,
-        "vocabulary": vocabulary,
-        "features": features,
-        "model": model,
-    }
-    caption_part(spec=spec, execution=how, part=part, partial=partial, out=out, **files)
+    caption_part(
+        spec=spec,
+        execution=how,
+        part=part,
+        partial=partial,
+        corpus=corpus,
+        vocabulary=vocabulary,
+        features=features,
+        model=model,
+        out=out,
+    )
 
 
 @EXPORT.command(
