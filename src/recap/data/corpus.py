@@ -273,14 +273,11 @@ class Corpus(_About):
         """Return the row numbers of a split (without one: all), int64, by caption id."""
         if split is None:
             return np.arange(len(self.image_id))
-        if split not in SPLITS:
-            raise DataError(f"{self.path}: no such split as {split!r}; {nearest(split, SPLITS)}")
-        rows = np.flatnonzero(self.codes == SPLITS.index(split))
-        if not len(rows):
+        if split not in self.present():
             raise DataError(
-                f"{self.path}: the split {split!r} has no images; correct the annotations"
+                f"{self.path}: the split {split!r} has no images; {nearest(split, self.present())}"
             )
-        return rows
+        return np.flatnonzero(self.codes == SPLITS.index(split))
 
     def present(self) -> list[str]:
         """Return the splits that have captions."""

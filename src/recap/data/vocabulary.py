@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from recap.core import checksums
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DamagedData, DataError, MissingData, first_line
+from recap.core.errors import DamagedData, DataError, first_line
+from recap.core.files import reading
 from recap.core.hashing import value_hash
 from recap.data.corpus import Corpus
 from recap.settings.base import HUB
@@ -204,21 +205,20 @@ def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVo
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     rule = BytePairRule(kind="bpe", tokenizer=source, max_length=max_length)
-    files = [inputs / file for file in rule.outside_files()]
-    for file in files:
-        if not file.is_file():
-            raise MissingData(
-                f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, "
-                "or say `tokenizer: hub:openai-community/gpt2@COMMIT`"
-            )
-    if len(files) == 2:
+    files = [inputs / file for file in rule.outside_files()] or [_from_hub(source)]
+    with reading(
+        files[0],
+        DataError,
+        missing="fetch GPT-2's vocab.json and merges.txt, or name `hub:openai-community/gpt2`",
+    ):
+        content = files[0].read_bytes()
+    if len(files) == 1:
+        tokenizer = _of_json(content, files[0])
+    else:
         with _one_sentence(files[0].parent):
-            tokenizer = Tokenizer(models.BPE.from_file(str(files[0]), str(files[1])))
+            tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
             tokenizer.decoder = decoders.ByteLevel()
-    else:
-        path = files[0] if files else _from_hub(source.removeprefix(HUB))
-        tokenizer = _of_json(path.read_bytes(), path)
     return BytePairVocabulary(tokenizer, rule.model_dump())
 
 
@@ -253,15 +253,15 @@ def _one_sentence(path: str | Path) -> Iterator[None]:
 
 
 def _from_hub(name: str) -> Path:
-    """Return the tokenizer.json of NAME or NAME@REVISION."""
+    """Return the tokenizer.json of hub:NAME or hub:NAME@REVISION."""
     from huggingface_hub import hf_hub_download
 
-    repository, _, revision = name.partition("@")
+    repository, _, revision = name.removeprefix(HUB).partition("@")
     try:
         return Path(hf_hub_download(repository, "tokenizer.json", revision=revision or None))
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
         raise DataError(
-            f"{HUB}{name}: cannot be fetched ({first_line(error)}); without a network, name a "
+            f"{name}: cannot be fetched ({first_line(error)}); without a network, name a "
             "folder with vocab.json and merges.txt"
         ) from error
 

@@ -209,12 +209,12 @@ def load_strictly(model: nn.Module, path: Path, *, backbone: str) -> None:
     """Load a safetensors file whose names and shapes are exactly those of ``model``."""
     from safetensors.torch import load_file
 
-    if path.suffix != ".safetensors":
-        raise FeatureError(
-            f"{path}: only safetensors files are read, because other formats can run code; convert "
-            "it"
-        )
-    with reading(path, FeatureError, missing="put it there, or correct `weights` of the features"):
+    with reading(
+        path,
+        FeatureError,
+        missing="put it there, or correct `weights` of the features",
+        damaged="fetch it again, or convert it: only safetensors are read, for others can run code",
+    ):
         tensors = load_file(path)
     try:
         model.load_state_dict(tensors, strict=True)

@@ -55,14 +55,10 @@ def score(
     """
     scorers = {name: METRICS.get(name)() for name in metrics}
     with_references = {image_id for image_id, captions in references.items() if captions}
-    for have, lack, what in (
-        (references, hypotheses, "caption"),
-        (hypotheses, with_references, "reference captions"),
-    ):
-        if missing := sorted(set(have) - set(lack)):
-            raise MetricError(
-                f"image {missing[0]} has no {what} ({len(missing)} such images of {len(have)})"
-            )
+    if lacking := sorted(with_references ^ hypotheses.keys()):
+        raise MetricError(
+            f"image {lacking[0]} has no caption, or no references ({len(lacking)} such images)"
+        )
     java = java_executable()
     tokenized = coco.tokenize_captions(references, hypotheses, java=java)
     captions = Captions(references, dict(sorted(hypotheses.items())), tokenized, java, **options)

@@ -113,21 +113,15 @@ def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[st
     """Return path and values of a file and of those that it has
     as ``base:``, the lowest first, without that key."""
     layers: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    base: Any = name
+    base: str | None = name
     while base is not None:
         if base in layers:
             where = layers[base][0][0]
             raise ConfigError(f"{where}: `base` goes in a circle: {' -> '.join((*layers, base))}")
         layers[base] = _read(params, section, base)
-        bases = [
-            (source, values.pop("base")) for source, values in layers[base] if "base" in values
-        ]
-        for source, base in bases:
-            if not isinstance(base, str):
-                raise ConfigError(
-                    f"{source}: base: must be the name of another file of {section} (got {base!r})"
-                )
-        base = bases[0][1] if bases else None
+        # of several files of a scale, one has it
+        bases = [str(values.pop("base")) for _, values in layers[base] if "base" in values]
+        base = bases[0] if bases else None
     return list(chain.from_iterable(reversed(layers.values())))
 
 
@@ -252,13 +246,10 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
     if "scales" not in values:
         return validate(Profile, values, source)
     paper: PaperProfile = validate(PaperProfile, values, source)
-    if paper.scale is None:
-        raise ConfigError(
-            f"{source}: choose a scale with --config scale=NAME: {', '.join(paper.scales)}"
-        )
-    if paper.scale not in paper.scales:
+    if paper.scale is None or paper.scale not in paper.scales:
         raise UnknownName(
-            f"{source}: there is no scale {paper.scale!r}; {nearest(paper.scale, paper.scales)}"
+            f"{source}: there is no scale {paper.scale!r}; choose one with --config scale=NAME: "
+            f"{', '.join(paper.scales)}"
         )
     common = {key: value for key, value in values.items() if key not in ("scale", "scales")}
     at_scale = {"scale": paper.scale} | merged(paper.scales[paper.scale], common)

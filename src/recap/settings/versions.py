@@ -8,13 +8,13 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, PositiveInt, field_validator, model_validator
+from pydantic import ConfigDict, Field, PositiveInt
 
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.files import reading
-from recap.settings.base import Strict, all_or_none, only_with
+from recap.settings.base import Strict, all_or_none, only_with, reject_if
 from recap.settings.params import validate
 
 LIST = Path("params/data_versions.csv")
@@ -33,7 +33,8 @@ class OutsideFile(Strict):
 
     model_config = ConfigDict(frozen=True)
 
-    name: str  # dataset/file, the place below the profile's `inputs`
+    # dataset/file, the place below the profile's `inputs`: no part begins with a dot
+    name: str = Field(pattern=r"^[\w-][^/\\]*(/[\w-][^/\\]*)+$")
     version: str = Field(min_length=1)
     role: Literal["primary", "own", "unpacked", "hub"]
     urls: tuple[Annotated[str, Field(pattern=r"^https?://\S+$")], ...] = ()  # in the order of trial
@@ -54,29 +55,14 @@ class OutsideFile(Strict):
     _members = only_with("members", when=("role", "unpacked"))
     _hashed = all_or_none("algorithm", "hash")
 
-    @field_validator("name")
-    @classmethod
-    def _safe(cls, name: str) -> str:
-        path = PurePosixPath(name)
-        if (
-            path.is_absolute()
-            or ".." in path.parts
-            or len(path.parts) < 2
-            or "\\" in name
-            or str(path) != name
-        ):
-            raise ValueError(f"{name!r} is no name of the form dataset/file")
-        return name
-
-    @model_validator(mode="after")
-    def _note_and_hash(self) -> Self:
-        if self.role == "own" and not self.note:
-            raise ValueError("a file of the role 'own' needs a note that says where to get it")
-        if self.algorithm and self.hash and len(self.hash) != _DIGITS[self.algorithm]:
-            raise ValueError(
-                f"a {self.algorithm} has {_DIGITS[self.algorithm]} hex digits, got {len(self.hash)}"
-            )
-        return self
+    _noted = reject_if(
+        lambda file: file.role == "own" and not file.note,
+        "a file of the role 'own' needs a note that says where to get it",
+    )
+    _whole = reject_if(
+        lambda file: file.hash and len(file.hash) != _DIGITS[file.algorithm],
+        "{hash} does not have the number of hex digits of a {algorithm}",
+    )
 
 
 def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:

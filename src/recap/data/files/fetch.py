@@ -100,10 +100,6 @@ def fetch_file(
         )
     if source is not None:
         return _copy(file, source, target)
-    if not file.urls:
-        raise DataError(
-            f"{file.name}: cannot be fetched from any address; {file.note}. Put it at {target}"
-        )
     problems = []
     with locked_part(target.with_name(target.name + ".part")) as part:
         for url in file.urls:
@@ -115,8 +111,8 @@ def fetch_file(
             part.path.unlink()
             part.record.unlink(missing_ok=True)
     raise DataError(
-        f"{file.name}: could not be fetched ({'; '.join(problems)}); run it again later, or fetch "
-        "it by hand and give the copy with --from"
+        f"{file.name}: could not be fetched ({'; '.join(problems) or 'it has no address'}); run it "
+        f"again later, or put it at {target} by hand, or give a copy with --from. {file.note}"
     )
 
 
