@@ -51,12 +51,16 @@ def reading(
         raise absent(f"{path}: no such file; {missing}") from error
     except Exception as error:
         log.debug(f"{path}", exc_info=True)
-        kind, reason, remedy = broken, f"{type(error).__name__}: {cause(error)}", damaged
+        kind = broken
+        reason = f"{type(error).__name__}: {cause(error)}"
+        remedy = damaged
         if isinstance(error, UnicodeDecodeError):
             reason = f"is no UTF-8 (byte {error.start})"
         # a library's own, such as Pillow's, has no number
         elif isinstance(error, OSError) and error.errno is not None:
-            kind, reason, remedy = room, f"cannot be read ({error.strerror})", "name a readable file"
+            kind = room
+            reason = f"cannot be read ({error.strerror})"
+            remedy = "name a file that you may read"
         raise kind(f"{path}: {reason}; {remedy}") from error
 
 

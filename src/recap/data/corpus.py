@@ -135,10 +135,8 @@ def write_corpus(
         captions = sorted(captions, key=lambda row: row.caption_id)
     rows = iter(captions)
     about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
-    if drawn_from:
-        about["drawn_from"] = drawn_from
-    if upright:
-        about["upright"] = True
+    about |= {"drawn_from": drawn_from} if drawn_from else {}
+    about |= {"upright": True} if upright else {}
     images = [np.empty(0, np.int64)]
     codes = [np.empty(0, np.int8)]
     changed = 0

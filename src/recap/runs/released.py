@@ -13,7 +13,7 @@ from torch import Tensor
 
 from recap.core.checksums import record
 from recap.core.documents import read_json, read_mapping, write_json
-from recap.core.errors import ConfigError, MissingSettings, RecapError, first_line
+from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files import reading, write_text
 from recap.core.hashing import sha256_file
 from recap.core.log import log

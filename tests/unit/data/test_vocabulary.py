@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from helpers.generators import write_flickr
 from helpers.refusals import refused
-from recap.core.errors import DamagedData, DataError, MissingData
+from recap.core.errors import DamagedData, MissingData
 from recap.data.corpus import build_corpus
 from recap.data.vocabulary import (
     BOS,
