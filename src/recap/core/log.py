@@ -131,9 +131,9 @@ def progress(
     return _bar(items, name, total=total, unit=unit)
 
 
-def byte_bar(name: str, *, total: int | None) -> Any:
-    """Return a bar of bytes, or lines instead; ``update`` moves it and ``close`` ends it."""
-    return _bar(None, name, total=total, unit="B", unit_scale=True, unit_divisor=1024)
+def byte_bar(*, total: int | None) -> Any:
+    """Return a bar of fetched bytes, or lines; ``update`` moves it and ``close`` ends it."""
+    return _bar(None, "fetch", total=total, unit="B", unit_scale=True, unit_divisor=1024)
 
 
 def _bar(

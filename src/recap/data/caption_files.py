@@ -293,7 +293,7 @@ def read_texts(path: Path) -> Iterator[str]:
     """Yield the texts of a file: .txt, .tsv (either also .gz), COCO's .json or .zip."""
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix in (".json", ".zip"):
-        for name, content in read_jsons(path, "captions_*.json").items():
+        for name, content in read_jsons(path).items():
             for entry in parsed(_Annotations, content, f"{path}: {name}").annotations:
                 yield entry.caption
         return

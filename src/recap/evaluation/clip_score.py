@@ -63,7 +63,7 @@ class ClipScore(Metric):
             )
             raise MetricError(f"CLIPScore needs a CLIP, and {FOLDER} {lack}; set it to {where}")
         clip = Clip(Path(folder))
-        picture = captions.picture if captions.pictures else _pictures(captions)
+        picture = captions.pictures or _pictures(captions)
         self._sha256 = clip.sha256
         per_image: dict[str, dict[int, float]] = {name: {} for name in self.names}
         for first in progress(

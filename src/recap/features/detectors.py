@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
 from recap.core.threads import batched_by_key
+from recap.features.backbones import ensure_torchvision
 from recap.features.detectron import DETECTORS, build_released, built, load
 from recap.features.extraction import Encoder, describe
 from recap.features.pooled import tight_box
@@ -341,7 +342,10 @@ def suppressed_confidence(
     higher score in a class by more than ``overlap`` (intersection over union) is dropped there;
     exact, for all classes at once. A box that survives nowhere has confidence 0 and its best class.
     """
-    near = intersection_over_union(boxes) > overlap
+    ensure_torchvision()
+    from torchvision.ops import box_iou
+
+    near = box_iou(boxes, boxes) > overlap
     near.fill_diagonal_(False)
     order = scores.argsort(stable=True, dim=0, descending=True).T  # [classes, R]
     classes = torch.arange(scores.shape[1], device=scores.device)
@@ -379,12 +383,3 @@ def choose(confidence: Tensor, *, threshold: float, least: int, most: int) -> tu
     """
     order = confidence.argsort(stable=True, descending=True)[:most]
     return order, (confidence >= threshold).sum().clamp(min(least, len(order)), len(order))
-
-
-def intersection_over_union(boxes: Tensor) -> Tensor:
-    """Return the overlap of all pairs [R, R] of boxes [R, 4]."""
-    low = torch.maximum(boxes[:, None, :2], boxes[None, :, :2])
-    high = torch.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
-    shared = (high - low).clamp_min(0).prod(-1)
-    area = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
-    return shared / (area[:, None] + area[None, :] - shared).clamp_min(1e-9)

@@ -98,9 +98,10 @@ class Lines(ABC):
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the features of one image."""
-        where = self._entries[image_id][2]
-        with _parsing(where):
-            size, arrays = self.parse(self._line(image_id).rstrip(b"\r\n").split(b"\t"))
+        path, start, where = self._entries[image_id]
+        with _parsing(where), path.open("rb") as file:
+            file.seek(start)
+            size, arrays = self.parse(file.readline().rstrip(b"\r\n").split(b"\t"))
         if not len(arrays[REGION]):
             raise no_rows(image_id, where)
         return ImageFeatures(image_id, size, arrays)
@@ -112,12 +113,6 @@ class Lines(ABC):
     def files(self, image_id: int) -> list[Path]:
         """Return the file with the line of an image."""
         return [self._entries[image_id][0]]
-
-    def _line(self, image_id: int) -> bytes:
-        path, start, _ = self._entries[image_id]
-        with path.open("rb") as file:
-            file.seek(start)
-            return bytes(file.readline())
 
 
 def _image_of(beginning: bytes, lookup: ImageIdLookup, where: str) -> int | None:

@@ -206,9 +206,9 @@ class FeatureStore:
         stream = self._named(stream)
         return [name for name in COLUMNS if f"{stream}/{name}" in self.arrays]
 
-    def shape(self, stream: str, name: str = VALUES) -> tuple[int, ...]:
-        """Return the shape of one array of the file, [rows of all images, ...]."""
-        return self._mapped[f"{self._named(stream)}/{name}"].shape
+    def shape(self, stream: str) -> tuple[int, ...]:
+        """Return the shape of a stream's vectors, [rows of all images, dim]."""
+        return self._mapped[f"{self._named(stream)}/{VALUES}"].shape
 
     def extractor_hash(self) -> str:
         """Return the hash of extractor, weights and type of numbers; other images keep it."""

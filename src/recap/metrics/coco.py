@@ -23,27 +23,7 @@ from recap.metrics.base import Captions, Gap, Metric, Result, Tokenized, sanitiz
 from recap.metrics.java import java_program, package_folder
 
 # The tokens that COCO's evaluation drops.
-PUNCTUATION = frozenset(
-    [
-        "''",
-        "'",
-        "``",
-        "`",
-        "-LRB-",
-        "-RRB-",
-        "-LCB-",
-        "-RCB-",
-        ".",
-        "?",
-        "!",
-        ",",
-        ":",
-        "-",
-        "--",
-        "...",
-        ";",
-    ]
-)
+PUNCTUATION = frozenset("'' ' `` ` -LRB- -RRB- -LCB- -RCB- . ? ! , : - -- ... ;".split())
 
 
 class CocoMetric(Metric):

@@ -121,7 +121,7 @@ def read_plain(
     names: dict[int, str] = {}
     captions = list[Caption]()
     for path in annotations:
-        for content in read_jsons(path, "captions_*.json").values():
+        for content in read_jsons(path).values():
             file = parsed(Annotations, content, str(path))
             _add_names(names, file, path)
             for entry in file.annotations:

@@ -119,13 +119,10 @@ def read_json_of(path: Path, pattern: str = "*.json") -> Any:
         return json.loads(_only(path, pattern))
 
 
-def read_jsons(path: Path, pattern: str) -> dict[str, Any]:
-    """Return the contents of all JSON files in a zip whose base name fits a pattern, by name.
-
-    A lone JSON as is.
-    """
+def read_jsons(path: Path) -> dict[str, Any]:
+    """Return the contents of all captions_*.json in a zip, by name; a lone JSON as is."""
     with _reading(path):
-        return {name: json.loads(content) for name, content in _contents(path, pattern)}
+        return {name: json.loads(text) for name, text in _contents(path, "captions_*.json")}
 
 
 def each_of(path: Path, pattern: str, key: str) -> Iterator[Any]:

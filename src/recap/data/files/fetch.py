@@ -61,7 +61,7 @@ def fetch_files(
     """
     lock = threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None
-    with closing(byte_bar("fetch", total=total)) as bar, ThreadPool(workers) as pool:
+    with closing(byte_bar(total=total)) as bar, ThreadPool(workers) as pool:
 
         def moved(count: int) -> None:
             with lock:
