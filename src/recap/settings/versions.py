@@ -68,12 +68,8 @@ class OutsideFile(Strict):
 def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
     """Return the outside files of a list by name."""
     lines: dict[str, dict[int, dict[str, Any]]] = {}  # of each file by their numbers
-    options = {
-        "missing": "say where it is with --list",
-        "damaged": "restore it, or name another with --list",
-    }
     with (
-        reading(path, ConfigError, **options),
+        reading(path, ConfigError, missing="say where it is with --list", damaged="restore it"),
         Path(path).open(newline="", encoding="utf-8") as file,
     ):
         reader = csv.DictReader(file, restkey="(too many cells)")
@@ -95,19 +91,17 @@ def _joined(name: str, lines: dict[int, dict[str, Any]], path: Path) -> OutsideF
     Exactly one is no mirror, and none contradicts another.
     """
     order = sorted(lines, key=lambda number: lines[number].get("role") == "mirror")
-    first = lines[order[0]]
-    if [number for number in order if lines[number].get("role") != "mirror"] != order[:1]:
-        raise ConfigError(
-            f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles"
-        )
-    for key in _SAME:
-        if any(values.get(key) != first.get(key) for values in lines.values()):
+    first = dict(lines[order[0]])
+    for number in order[1:]:
+        differing = [key for key in _SAME if lines[number].get(key) != first.get(key)]
+        if differing or lines[number].get("role") != "mirror":
             raise ConfigError(
-                f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes"
+                f"{path} line {number}: {name!r} has a line that is no mirror already, or differs "
+                f"from it in {', '.join(differing)}; a mirror holds the same bytes"
             )
-    urls = [lines[number]["url"] for number in order if "url" in lines[number]]
-    values = {key: value for key, value in first.items() if key != "url"} | {"urls": urls}
-    return validate(OutsideFile, values, f"{path} line {order[0]}")
+    first.pop("url", None)
+    urls = [values["url"] for values in map(lines.get, order) if values and "url" in values]
+    return validate(OutsideFile, {**first, "urls": urls}, f"{path} line {order[0]}")
 
 
 def list_of(params: Path) -> Path:
@@ -130,12 +124,8 @@ def choose(
     """
     chosen: dict[str, OutsideFile] = {}
     for name in names:
-        matches = {
-            each: file
-            for each, file in files.items()
-            if each == name or fnmatch.fnmatchcase(each, name)
-        }
+        matches = [each for each in files if each == name or fnmatch.fnmatchcase(each, name)]
         if not matches:
             raise UnknownName(f"{path}: there is no {name!r}; {nearest(name, files)}")
-        chosen |= matches
+        chosen |= {each: files[each] for each in matches}
     return list(chosen.values())
