@@ -58,11 +58,7 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
             raise DataError(
                 f"{where}: image {image} has a caption above; give one caption per image"
             )
-        if "caption" not in fields:
-            raise DataError(
-                f"{where}: has no caption, only {', '.join(entry):.100}; call its key 'caption'"
-            )
-        captions[image] = _text(fields["caption"], f"{where}: the caption of image {image}")
+        captions[image] = _text(fields.get("caption"), f"{where}: the caption of image {image}")
     if missing := [image for image in wanted if image not in captions]:
         raise DataError(
             f"{path}: no caption of image {missing[0]} ({len(missing):,} of {len(wanted):,} images "
@@ -84,7 +80,8 @@ def _text(value: Any, what: str) -> str:
     if isinstance(caption, str) and is_storable(caption) and len(caption) <= MAX_CHARACTERS:
         return caption
     raise DataError(
-        f"{what}, {value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters"
+        f"{what}, {value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters under "
+        "the key 'caption'"
     )
 
 

@@ -118,11 +118,8 @@ def evaluate_captions(
     Scores from outside are looked for in ``out``; the other arguments and the options are those of
     :func:`score`.
     """
-    refs = {int(image_id): list(captions) for image_id, captions in references.items()}
-    captions = {
-        int(image_id): sanitize(caption) for image_id, caption in sorted(hypotheses.items())
-    }
-    scores = score(refs, captions, metrics=metrics, folder=out, split=split, **options)
+    captions = {image_id: sanitize(caption) for image_id, caption in sorted(hypotheses.items())}
+    scores = score(references, captions, metrics=metrics, folder=out, split=split, **options)
     if scores.failed:
         raise MetricError(
             f"{out}: {'; '.join(scores.failed.values())}; no score was written: see to Java, "
@@ -132,7 +129,7 @@ def evaluate_captions(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    counts = [len(texts) for texts in refs.values()]
+    counts = [len(texts) for texts in references.values()]
     signature = {
         "pycocoevalcap": version("pycocoevalcap"),
         **scores.versions,

@@ -102,7 +102,7 @@ WRONG = {
     ),
     "no word": (
         ROWS.replace("A green leaf", "?!"),
-        "line 4: the caption of leaf.jpg is empty or has no word",
+        "caption id 2: there is no word",
     ),
     "Latin 1": (
         ROWS.replace("green", "grün").encode("latin-1"),

@@ -60,15 +60,12 @@ def parse_report(content: bytes, where: str) -> Study:
         # of a document type or entities, which reports never declare, its text speaks, too
         raise DamagedData(f"{where}: not valid XML ({error!r}); fetch it again") from error
     uid = next((marker.get("id", "") for marker in root.findall("uId")), "")
-    if not re.fullmatch(r"CXR[0-9]{1,9}", uid):
-        raise DataError(
-            f"{where}: no report of the collection (its uId is {uid!r}, not like 'CXR1'); remove it"
-        )
     sections = {section.get("Label"): section.text or "" for section in root.iter("AbstractText")}
     pictures = tuple(picture.get("id", "") for picture in root.iter("parentImage"))
-    if len(set(pictures)) < len(pictures) or not all(map(_SAFE.fullmatch, pictures)):
+    safe = re.fullmatch(r"CXR[0-9]{1,9}", uid) and all(map(_SAFE.fullmatch, pictures))
+    if not safe or len(set(pictures)) < len(pictures):
         raise DataError(
-            f"{where}: the pictures {', '.join(map(repr, pictures))} are not distinct names; "
-            "correct them"
+            f"{where}: no report of the collection (its uId is {uid!r}, not like 'CXR1', or its "
+            f"pictures {', '.join(map(repr, pictures))} are not distinct names); remove it"
         )
     return Study(uid, " ".join(sections.get("FINDINGS", "").split()), pictures)

@@ -188,10 +188,13 @@ def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit:
                     "raise the limit with --limit-gb"
                 )
             places.append(place)
-            if (into / place).exists():
-                _check_same(into / place, member, archive)
-            else:
+            if not (into / place).exists():
                 _write(member, folder / place, archive)
+            elif not _is_whole(into / place, member):
+                raise DataError(
+                    f"{into / place}: is not {member.name!r} of {archive}, which is to be there; "
+                    "move it away"
+                )
     except DAMAGED as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # what the disk refuses is no fault of the archive
@@ -218,13 +221,6 @@ def _chosen(archive: Path, pattern: str) -> Iterator[tuple[Member, str]]:
             yield member, str(name.relative_to(fixed))
 
 
-def _check_same(path: Path, member: Member, archive: Path) -> None:
-    if not _is_whole(path, member):
-        raise DataError(
-            f"{path}: is not {member.name!r} of {archive}, which is to be there; move it away"
-        )
-
-
 def _is_whole(path: Path, member: Member) -> bool:
     return path.is_file() and path.stat().st_size == member.size
 
@@ -235,15 +231,13 @@ def _write(member: Member, path: Path, archive: Path) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with member.open() as stream, path.open("wb") as out:
-        while content := stream.read(CHUNK):
-            if out.tell() + len(content) > member.size:
-                raise DataError(
-                    f"{archive}: {member.name!r} unpacks to more than it declares; do not use this "
-                    "archive"
-                )
+        while out.tell() <= member.size and (content := stream.read(CHUNK)):
             out.write(content)
         if out.tell() != member.size:
-            raise EOFError(f"{member.name!r} ends early")
+            raise DataError(
+                f"{archive}: {member.name!r} does not unpack to the {member.size} bytes that it "
+                "declares; do not use this archive"
+            )
 
 
 class MemberNames:
