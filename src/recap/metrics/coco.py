@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from recap.core.errors import MetricError
 from recap.data.tokenizer import marks
 from recap.metrics.base import Captions, Gap, Metric, Result, Tokenized, sanitize
-from recap.metrics.java import java_program, package_folder
+from recap.metrics.java import package_folder, run_java
 
 # The tokens that COCO's evaluation drops.
 PUNCTUATION = frozenset("'' ' `` ` -LRB- -RRB- -LCB- -RCB- . ? ! , : - -- ... ;".split())
@@ -140,8 +140,7 @@ def ptb_tokenize(*lists: Sequence[str], java: Path) -> list[list[str]]:
         jar = package_folder("tokenizer") / "stanford-corenlp-3.4.1.jar"
         arguments = ["-XX:+UseSerialGC", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
         arguments += ["-preserveLines", "-lowerCase", "-ioFileList", "files"]
-        with java_program(arguments, java=java, cwd=folder, what="the PTB tokenizer") as ptb:
-            ptb.finish()
+        run_java(arguments, java=java, cwd=folder, what="the PTB tokenizer")
         outputs = [
             (folder / f"{number}.out").read_bytes().decode("utf-8", "replace")
             for number in range(len(lists))

@@ -19,7 +19,7 @@ from recap.core.files import atomic_path
 from recap.core.log import log
 from recap.metrics.base import Captions, Gap
 from recap.metrics.coco import CocoMetric
-from recap.metrics.java import java_program, package_folder
+from recap.metrics.java import package_folder, run_java
 
 if TYPE_CHECKING:
     from recap.data.files.download import Transfer
@@ -72,8 +72,7 @@ class Spice(CocoMetric):
                 str(source),
             ]
             arguments += ["-cache", str(cache), "-out", str(result), "-subset", "-silent"]
-            with java_program(arguments, java=captions.java, cwd=scratch, what="SPICE") as jar:
-                jar.finish()
+            run_java(arguments, java=captions.java, cwd=scratch, what="SPICE")
             try:
                 entries: list[dict[str, Any]] = json.loads(result.read_text(encoding="utf-8"))
                 scores = {
