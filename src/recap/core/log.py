@@ -45,9 +45,10 @@ def configure(level: str = "info", file: Path | None = None) -> None:
     # MLflow, Alembic and Snakemake set up the root logger, which would print each line again
     log.propagate = False
     log.addHandler(Terminal())
-    file = file or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    if file is None:
+    name = file or os.environ.get(VARIABLE)
+    if not name:
         return
+    file = Path(name)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(file, encoding="utf-8", errors="replace")

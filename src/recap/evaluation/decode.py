@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -15,8 +16,8 @@ import torch
 
 from recap.core.checksums import record
 from recap.core.device import select_device
-from recap.core.documents import write_json
-from recap.core.errors import ConfigError, DataError
+from recap.core.documents import read_json, write_json
+from recap.core.errors import ConfigError, DataError, RecapError
 from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log, progress
@@ -51,6 +52,14 @@ class Candidate(NamedTuple):
 
 
 Candidates = dict[int, list[Candidate]]  # image id -> its captions, best first
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """Captions that a job has searched and not yet scored."""
+
+    hash: str
+    captions: list[tuple[int, list[Candidate]]]
 
 
 @fixed_weights()
@@ -167,18 +176,15 @@ class Decoder:
 
     def cached(self, image_ids: Sequence[int], file: Path, name: str) -> Candidates:
         """Return captions that an interrupted job left of this search, or search and write them."""
-        identity = [self._identity, self.sources.hash_of(image_ids)]
+        identity = value_hash([self._identity, self.sources.hash_of(image_ids)])
         if file.exists():
             try:
-                content = json.loads(file.read_text(encoding="utf-8"))
-                if content["hash"] == value_hash([identity, content["captions"]]):
+                saved: _Searched = read_json(file, _Searched)
+                if saved.hash == value_hash([identity, saved.captions]):
                     log.info(f"{file}: captions of a job that did not end are taken from here")
-                    candidates = {}
-                    for image, ranked in content["captions"]:
-                        candidates[image] = [Candidate(*each) for each in ranked]
-                    return candidates
-            except (ValueError, KeyError, TypeError):
-                log.warning(f"{file}: damaged; its captions are searched again")
+                    return dict(saved.captions)
+            except RecapError as error:
+                log.warning(f"{error} (its captions are searched again)")
         candidates = self.candidates(image_ids, name)
         captions = list(candidates.items())
         write_text(

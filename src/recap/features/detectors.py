@@ -144,12 +144,11 @@ class Detector(_Detecting):
             }
             # boxes of the resized picture become those of the picture, inside it
             if self.spec.regions:
-                width, height = picture.size
-                across = width / picture.pixels.shape[2]
-                down = height / picture.pixels.shape[1]
-                own = values[f"{REGION}/boxes"] * np.array([across, down, across, down], np.float32)
-                edges = np.array([width, height, width, height], np.float32)
-                values[f"{REGION}/boxes"] = np.clip(own, 0, edges)
+                _, height, width = picture.pixels.shape
+                scale = np.tile((picture.size[0] / width, picture.size[1] / height), 2)
+                boxes = values[f"{REGION}/boxes"] * scale.astype(np.float32)
+                edges = np.tile(np.array(picture.size, np.float32), 2)
+                values[f"{REGION}/boxes"] = np.clip(boxes, 0, edges)
             if grid is not None:
                 values[GRID] = self._fetched(GRID, grid)
             records.append(ImageFeatures(picture.image_id, picture.size, values))

@@ -23,7 +23,10 @@ from recap.metrics.base import Captions, Gap, Metric, Result, Tokenized, sanitiz
 from recap.metrics.java import package_folder, run_java
 
 # The tokens that COCO's evaluation drops.
-PUNCTUATION = frozenset("'' ' `` ` -LRB- -RRB- -LCB- -RCB- . ? ! , : - -- ... ;".split())
+PUNCTUATION = (
+    "''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-",
+    ".", "?", "!", ",", ":", "-", "--", "...", ";",
+)  # fmt: skip
 
 
 class CocoMetric(Metric):

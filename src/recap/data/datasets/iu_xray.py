@@ -67,12 +67,12 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     Arguments as of a `Reader`.
     """
     reports = read_reports(inputs / spec.reports)
+    annotation_sha256 = None
     if spec.annotations:
         candidates = annotated(inputs / spec.annotations, reports)
         annotation_sha256 = sha256_file(inputs / spec.annotations)
     else:
         candidates = usable(reports, spec.views)
-        annotation_sha256 = None
     views = read_views(inputs / spec.projections) if spec.projections else {}
     wanted = set(chain.from_iterable(study.pictures for study in candidates))
     files = pack_pictures([inputs / images for images in spec.images], wanted, out / "images.zip")

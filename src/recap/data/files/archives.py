@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
-from recap.core.files import exclusive, writing
+from recap.core.files import exclusive, reading, writing
 from recap.core.log import progress
 from recap.core.process import cause, limited_memory
 
@@ -147,9 +147,8 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     there. A file that has its place already is kept. By default they may have 1 GiB together, or
     100 times the archive if that is more.
     """
-    if not archive.is_file():
-        raise MissingData(f"{archive}: no such archive; fetch it first")
-    status = archive.stat()
+    with reading(archive, DataError, missing="fetch it first"):
+        status = archive.stat()
     part = into.with_name(f".{into.name}.part")
     limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * status.st_size) if limit is None else limit
     about = {"archive": archive.name, "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
