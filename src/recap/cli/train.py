@@ -139,13 +139,15 @@ def train_row(
     config = row_config(params, row, **config_of)
     chosen = single_run(config, stage=stage, changes=changes)
     folder = out or chosen.folder
-    model, paths = chosen.spec.model_settings, ProfilePaths(chosen.plan)
+    model = chosen.spec.model_settings
+    paths = ProfilePaths(chosen.plan)
     inputs = paths.training_inputs(chosen.run, model)
     # else this is one of several processes, and the first one had them made
     if "WORLD_SIZE" not in os.environ:
         # Outside files of changed settings, too, which no plan of the workflow has.
         refuse_missing(missing_files(paths, model if chosen.run.stage == "xe" else None), paths)
-        workflow, configfile = snakefile("--row"), folder / "profile.yaml"
+        workflow = snakefile("--row")
+        configfile = folder / "profile.yaml"
         write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         results: list[str] = []
         for names in inputs.values():

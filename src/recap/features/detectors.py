@@ -99,7 +99,7 @@ class Detector(_Detecting):
     spec: RegionFeatures
 
     def __init__(self, spec: RegionFeatures, *, weights: Path | None, device: torch.device) -> None:
-        self.spec, self._release = spec, DETECTORS[spec.detector]
+        self.spec = spec
         self.model, config, digest = build_released(spec, weights=weights, device=device)
         self._dilated = "res5" in self.model.backbone.output_shape()
         self._undilated: Any = None
@@ -158,9 +158,9 @@ class Detector(_Detecting):
         self, images: Any, maps: dict[str, Tensor], size: tuple[int, int]
     ) -> list[tuple[Any, dict[str, Tensor]]]:
         """Return for each picture its number of regions and arrays that begin with them."""
-        smallest = (
-            self._release.least_side if self.spec.least_side is None else self.spec.least_side
-        )
+        smallest = self.spec.least_side
+        if smallest is None:
+            smallest = DETECTORS[self.spec.detector].least_side
         scale = resize_scale(size, short=self.spec.short_side, long=self.spec.long_side)
         # Caffe counts both edge pixels of a side.
         self.model.proposal_generator.min_box_size = max(0.0, smallest * scale - 1)
@@ -192,16 +192,17 @@ class Detector(_Detecting):
         order, count = choose(
             confidence, threshold=spec.score_threshold, least=spec.min_boxes, most=spec.max_boxes
         )
-        classes, vectors = classes[order], vectors[order]
+        classes = classes[order]
+        vectors = vectors[order]
         if spec.vectors == "fc1":  # [R, 1024], the layer after them
             head = self.model.roi_heads.box_head
             vectors = head.fc_relu1(head.fc1(vectors))
-        regressed = spec.boxes == "regressed"
+        boxes = boxes[order]
+        if spec.boxes == "regressed":
+            boxes = self._regressed(boxes, deltas[order], classes)
         arrays = {
             REGION: vectors,
-            f"{REGION}/boxes": self._regressed(boxes[order], deltas[order], classes)
-            if regressed
-            else boxes[order],
+            f"{REGION}/boxes": boxes,
             f"{REGION}/classes": classes,
             f"{REGION}/class_scores": confidence[order],
         }

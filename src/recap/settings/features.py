@@ -449,11 +449,11 @@ class SegmentFeatures(FeaturesConfig):
         return self.grid**2 if self.form == "occupancy" else None
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        count, beside = self.vector_count, BOX_BYTES + NUMBER_BYTES
-        if self.form == "occupancy":
-            count, beside = self.grid**2, 0
+        is_grid = self.form == "occupancy"
+        count = self.grid**2 if is_grid else self.vector_count
         if not count or not self.vector_width:
             return {}
+        beside = 0 if is_grid else BOX_BYTES + NUMBER_BYTES
         return {"segment": StoredStream(count, self.vector_width, beside)}
 
 

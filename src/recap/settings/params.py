@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,8 @@ def names(params: Path, section: str) -> list[str]:
 def tables_named(params: Path, names: Iterable[str]) -> list[str]:
     """Return the tables that names mean:
     that of a file with parts means all of them (``mine/t1_f001`` ...)."""
-    by_name, tables = _by_name(params, "tables"), list[str]()
+    by_name = _by_name(params, "tables")
+    tables: list[str] = []
     for name in names:
         parts: list[str] = []
         for path in by_name.get(name, []):
@@ -98,12 +98,10 @@ def profiles(params: Path) -> list[Path]:
 def load_named(params: Path, section: str, name: str) -> Any:
     """Load the file of a section by its name as its config class."""
     layers = base_files(params, section, name)
-    # of several files: a mistake is one of its file
-    for source, values in layers if section == "scales" else ():
-        validate(SECTIONS[section], values, source)
-    settings = validate(
-        SECTIONS[section], reduce(merged, (values for _, values in layers)), layers[-1][0]
-    )
+    if section == "scales":  # of several files: a mistake is one of its file
+        for source, values in layers:
+            validate(SECTIONS[section], values, source)
+    settings = validate(SECTIONS[section], _merged_all(layers), layers[-1][0])
     if section == "scales" and not settings.opening:
         raise ConfigError(f"{params.name}/{section}/{name}.yaml: the key 'opening' is missing")
     return settings
@@ -167,7 +165,14 @@ def _one_table(params: Path, name: str, source: str, values: dict[str, Any]) -> 
 
 def resolve(params: Path, section: str, name: str) -> dict[str, Any]:
     """Return the mapping of one file with its chain of ``base:`` files merged below it."""
-    return reduce(merged, (values for _, values in base_files(params, section, name)))
+    return _merged_all(base_files(params, section, name))
+
+
+def _merged_all(layers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for _, changes in layers:
+        values = merged(values, changes)
+    return values
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

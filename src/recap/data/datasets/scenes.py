@@ -37,7 +37,7 @@ from recap.data.datasets.scene_captions import (
     pick,
 )
 from recap.data.tokenizer import tokenize
-from recap.settings.datasets import PICTURES, SCENE_CAPTIONS, ScenesDataset
+from recap.settings.datasets import PICTURES, ScenesDataset
 
 # Stripes and dots cannot be made out on the narrow parts of the others.
 TEXTURED = ("circle", "square", "triangle", "heart")
@@ -57,7 +57,8 @@ def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
     first, then val, then train, so that another number of training pictures leaves the test
     pictures as they are.
     """
-    splits, seed = ["test"] * spec.test + ["val"] * spec.val + ["train"] * spec.train, spec.seed
+    splits = ["test"] * spec.test + ["val"] * spec.val + ["train"] * spec.train
+    seed = spec.seed
     captions: list[Caption] = []
     images: list[dict[str, Any]] = []
     out.mkdir(parents=True, exist_ok=True)
@@ -77,21 +78,22 @@ def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
             picture.save(content, format="PNG", compress_level=6)
             # the same on every day and system
             entry = zipfile.ZipInfo(file, date_time=(2000, 1, 1, 0, 0, 0))
-            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            entry.create_system = 3
+            entry.external_attr = 0o644 << 16
             archive.writestr(entry, content.getvalue())
-            about = {
-                "background": scene.background,
-                "arrangement": scene.arrangement,
-                "objects": objects,
-            }
-            images.append({"image_id": number, "file": file, "split": split, **about})
-            for index, text in enumerate(
-                describe(scene, random=generator(seed, "captions", number))
-            ):
+            images.append(
+                {
+                    "image_id": number,
+                    "file": file,
+                    "split": split,
+                    "background": scene.background,
+                    "arrangement": scene.arrangement,
+                    "objects": objects,
+                }
+            )
+            for text in describe(scene, random=generator(seed, "captions", number)):
                 captions.append(
-                    Caption(
-                        number, file, split, number * SCENE_CAPTIONS + index, text, tokenize(text)
-                    )
+                    Caption(number, file, split, len(captions), text, tokenize(text))
                 )
     write_json(out / "boxes.json", {"size": spec.size, "seed": seed, "images": images})
     return Built(captions, sha256_file(out / PICTURES))

@@ -152,7 +152,8 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     part = into.with_name(f".{into.name}.part")
     limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * status.st_size) if limit is None else limit
     about = {"archive": archive.name, "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
-    folder, mark = part / "files", part / "archive.json"
+    folder = part / "files"
+    mark = part / "archive.json"
     with (
         writing(into),
         exclusive(part / "lock", wait_seconds=0, what=f"the folder {into} to unpack into"),

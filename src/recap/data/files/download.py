@@ -143,7 +143,8 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
 def _headers(url: str, part: Part, hashed: bool) -> dict[str, str]:
     """Ask for the rest only if something will notice a changed file: the hash at the end, or the
     ETag."""
-    headers, before = {"Accept-Encoding": "identity", "User-Agent": "recap"}, part.version
+    headers = {"Accept-Encoding": "identity", "User-Agent": "recap"}
+    before = part.version
     etag = before.get("etag") if before.get("url") == url else None
     if part.size and before and (hashed or etag):
         headers["Range"] = f"bytes={part.size}-"
