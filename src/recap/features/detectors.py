@@ -283,11 +283,9 @@ class Segmenter(_Detecting):
             if self.spec.form == "occupancy":
                 values = {SEGMENT: occupancy(panoptic.cpu(), classes, grid=self.spec.grid)}
             else:
-                sizes = {"size": images.image_sizes[row], "padded": tuple(images.tensor.shape[-2:])}
-                arrays = pooled(panoptic, classes, maps[row], **sizes)
-                values = dict(
-                    zip((SEGMENT, f"{SEGMENT}/boxes", f"{SEGMENT}/classes"), arrays, strict=True)
-                )
+                size = images.image_sizes[row]
+                padded = tuple(images.tensor.shape[-2:])
+                values = pooled(panoptic, classes, maps[row], size=size, padded=padded)
             records.append(ImageFeatures(picture.image_id, picture.size, values))
         return records
 
@@ -312,24 +310,26 @@ def pooled(
     *,
     size: tuple[int, int],  # height and width of the resized picture
     padded: tuple[int, ...],  # the same after padding
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> dict[str, np.ndarray]:
     """Return vectors [S, C], boxes [S, 4] in pixels of the picture, and classes [S], a row a
-    segment.
+    segment, as a store calls them.
 
     A picture in which no segment was found has one row for the whole of it, of class -1.
     """
-    rows, boxes = [], []
-    for segment in classes or [None]:  # one mask at a time is held
-        mask = (
-            torch.ones_like(panoptic, dtype=torch.bool) if segment is None else panoptic == segment
-        )
+    rows = []
+    boxes = []
+    # one mask at a time is held; without a segment, that of the whole picture
+    for mask in (panoptic == segment for segment in classes or [panoptic]):
         small = interpolate(mask.float()[None, None], size=size, mode="area")
         small = pad(small, (0, padded[1] - size[1], 0, padded[0] - size[0]))
         weight = adaptive_avg_pool2d(small, (maps.shape[-2], maps.shape[-1]))[0, 0].to(maps.device)
         rows.append((maps * weight).sum((1, 2)) / weight.sum().clamp_min(1e-9))
         boxes.append(tight_box(mask.cpu().numpy()))
-    values = torch.stack(rows).cpu().numpy()
-    return values, np.asarray(boxes, np.float32), np.array(list(classes.values()) or [NOTHING])
+    return {
+        SEGMENT: torch.stack(rows).cpu().numpy(),
+        f"{SEGMENT}/boxes": np.asarray(boxes, np.float32),
+        f"{SEGMENT}/classes": np.array(list(classes.values()) or [NOTHING]),
+    }
 
 
 def suppressed_confidence(

@@ -261,11 +261,10 @@ class GridFeatsPth:
         maps = read_tensors(path, FeatureError)
         is_map = isinstance(maps, torch.Tensor) and maps.ndim > 2 and maps.shape[:-3] in ((), (1,))
         if not is_map or not maps.is_floating_point():
-            kind = getattr(maps, "dtype", type(maps).__name__)
-            shape = list(getattr(maps, "shape", []))
+            about = (maps.dtype, [*maps.shape]) if isinstance(maps, torch.Tensor) else type(maps)
             raise FeatureError(
-                f"{path}: holds {kind} {shape}, expected floating-point numbers [1, dim, h, w]; it "
-                "is of another format"
+                f"{path}: holds {about}, expected floating-point numbers [1, dim, h, w]; it is of "
+                "another format"
             )
         maps = maps.detach().reshape(maps.shape[-3:]).float()
         if not maps.numel():
@@ -380,18 +379,17 @@ class M2Hdf5:
         with self._reading(str(self._path)):
             self._file = h5py.File(self._path, "r", locking=False)
             self._datasets = set(self._file)
+        names = {REGION: "features", GRID: "grids"}
         suffixes = {key.rpartition("_")[2] for key in self._datasets}
-        self.streams = tuple(
-            s for s, suffix in ((REGION, "features"), (GRID, "grids")) if suffix in suffixes
-        )
+        self.streams = tuple(stream for stream, suffix in names.items() if suffix in suffixes)
         if not self.streams:
             raise FeatureError(
                 f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another "
                 "format"
             )
-        main = "features" if REGION in self.streams else "grids"
-        for name, _, suffix in (key.rpartition("_") for key in sorted(self._datasets)):
-            if suffix == main:
+        for key in sorted(self._datasets):
+            name, _, suffix = key.rpartition("_")
+            if suffix == names[self.streams[0]]:
                 self._names.add(lookup.image_id(name, str(self._path)), name, str(self._path))
         self.ids = list(self._names)
 

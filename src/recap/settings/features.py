@@ -134,6 +134,8 @@ class TimmFeatures(FeaturesConfig):
     """What the kinds share that encode pictures by a timm model."""
 
     backbone: Name = Field(description="a timm model name")
+    activation: Activation | None = Field(None, description="overrides the activation")
+    seed: int = Field(0, description="seed of random weights")
     weights: Weights
     revision: Revision | None = omitted_at_default(
         None,
@@ -173,7 +175,6 @@ class GridFeatures(TimmFeatures):
         )
     )
     pretraining: BoxPretraining | None = Field(None, description="for weights 'boxes'")
-    activation: Activation | None = Field(None, description="overrides the activation")
     out_index: int | None = Field(
         None, description="stage whose map is taken; default: the last, by forward_features"
     )
@@ -186,7 +187,6 @@ class GridFeatures(TimmFeatures):
             "always"
         ),
     )
-    seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(32, description="pictures encoded at a time")
 
     _pretrained_on_boxes = only_with("pretraining", when=("weights", "boxes"))
@@ -220,7 +220,6 @@ class CropFeatures(TimmFeatures):
     weights: Weights = Field(
         description="'pretrained' (hub), 'random', or a safetensors file relative to `inputs`"
     )
-    activation: Activation | None = Field(None, description="overrides the activation")
     image_size: Edge = Field(224, description="edge of the square that a crop becomes, in pixels")
     embedding: Literal["projected", "pooled"] = Field(
         "pooled", description="what CLIP's projection gives, or the pooled vector before the head"
@@ -234,7 +233,6 @@ class CropFeatures(TimmFeatures):
     margin: NonNegativeFloat = Field(
         0.0, description="how much of its sides a box is widened by, all around"
     )
-    seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(64, description="crops encoded at a time, of several pictures")
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:

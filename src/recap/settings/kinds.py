@@ -142,7 +142,7 @@ class Registry:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        union: Any = Union[tuple(self.classes().values())]
+        union: Any = Union[tuple(self.classes().values())]  # noqa: UP007 (of classes known now)
         return handler.generate_schema(Annotated[union, Field(discriminator="kind")])
 
 
