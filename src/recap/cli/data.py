@@ -65,10 +65,10 @@ def by_hand(names: ByHand = ("*",), *, list_: List = VERSIONS, into: Into = RESO
     for file in choose(read_versions(list_), names, list_):
         if not file.urls and file.archive is None and not file.name.startswith("hub/"):
             here = " (here)" if (into / file.name).exists() else ""
-            steps = [
-                part.strip().rstrip(";:").strip() for part in re.split(r"(?=\b\d\. )", file.note)
-            ]
-            print("\n  ".join([f"{into / file.name}{here}: {file.licence}", *filter(None, steps)]))
+            print(f"{into / file.name}{here}: {file.licence}")
+            for step in re.split(r"(?=\b\d\. )", file.note):
+                if text := step.strip().rstrip(";:").strip():
+                    print(f"  {text}")
 
 
 @DATA.command("recap data spice --into resources")

@@ -148,11 +148,9 @@ def _bar(
     # Jobs of a workflow share one terminal, so they print lines, too.
     if sys.stderr.isatty() and not in_workflow():
         return tqdm(items, desc=shown(name), mininterval=0.5, file=sys.stderr, **options)
-    rest = (
-        "{n_fmt} of {total_fmt}{unit}, {remaining} left"
-        if total
-        else "{n_fmt}{unit}, {elapsed} so far"
-    )
+    rest = "{n_fmt}{unit}, {elapsed} so far"
+    if total:
+        rest = "{n_fmt} of {total_fmt}{unit}, {remaining} left"
     options |= {"delay": _FIRST_LINE, "mininterval": _SPACING, "miniters": 1, "leave": False}
     # A name may hold braces, which are tqdm's own marks.
     return tqdm(items, desc=name, bar_format="{desc}: " + rest, file=_Lines(), **options)

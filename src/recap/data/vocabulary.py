@@ -122,11 +122,8 @@ class Vocabulary(AnyVocabulary):
 # ---- byte pairs
 
 SPACE = "\u0120"  # as byte pairs spell it
-_EVERY_BYTE = "".join(
-    map(
-        chr, (*range(256), *range(0x100, 0x800, 64), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF)
-    )
-)
+# letters whose UTF-8 has every byte that one can have
+_EVERY_BYTE = "".join(map(chr, [*range(0x800), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF]))
 # GPT-2's pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
 SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
 
@@ -156,11 +153,10 @@ class BytePairVocabulary(AnyVocabulary):
     def rows(self) -> list[int]:
         """The row of GPT-2's word table for every id, so that its weights can be taken over."""
         numbers = self.tokenizer.get_vocab()
-        missing = [piece for piece in SPECIAL_PIECES if piece not in numbers]
-        if missing:
+        if not numbers.keys() >= {*SPECIAL_PIECES}:
             raise DataError(
-                f"byte pairs: there is no piece {missing[0]!r}, so they are not GPT-2's; take its "
-                "files"
+                f"byte pairs: one of the pieces {', '.join(SPECIAL_PIECES)} is missing, so they "
+                "are not GPT-2's; take its files"
             )
         return [*(numbers[piece] for piece in SPECIAL_PIECES), *self._pieces]
 
@@ -182,21 +178,15 @@ class BytePairVocabulary(AnyVocabulary):
         pieces = self.tokenizer.encode(" ".join(tokens).lower(), add_special_tokens=False)
         end = len(pieces.ids)
         if end > self.max_length:
-            starts = [
-                place
-                for place in range(1, self.max_length + 1)
-                if pieces.tokens[place].startswith(SPACE)
-            ]
-            end = starts[-1] if starts else self.max_length
-        return [self._ids.get(number, UNK) for number in pieces.ids[:end]]
+            end = self.max_length
+            while end and not pieces.tokens[end].startswith(SPACE):
+                end -= 1
+        return [self._ids.get(number, UNK) for number in pieces.ids[: end or self.max_length]]
 
     def text(self, places: list[int]) -> str:
         """Return the pieces as they spell each other."""
-        return str(
-            self.tokenizer.decode(
-                [self._pieces[place] for place in places], skip_special_tokens=False
-            )
-        )
+        numbers = [self._pieces[place] for place in places]
+        return str(self.tokenizer.decode(numbers, skip_special_tokens=False))
 
 
 def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:

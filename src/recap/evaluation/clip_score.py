@@ -124,13 +124,13 @@ class Clip:
         import torch
 
         most = self.model.config.text_config.max_position_embeddings
-        options: dict[str, Any] = {
-            "padding": True,
-            "truncation": True,
-            "max_length": most,
-            "return_tensors": "pt",
-        }
-        words = self.tokenizer([PROMPT + text for text in texts], **options)
+        words = self.tokenizer(
+            [PROMPT + text for text in texts],
+            padding=True,
+            truncation=True,
+            max_length=most,
+            return_tensors="pt",
+        )
         pixels = self.processor(images=pictures, return_tensors="pt")
         with torch.inference_mode():
             out = self.model(**words.to(self.device), **pixels.to(self.device))

@@ -102,15 +102,14 @@ def _without_compiler() -> Iterator[None]:
 
     The question is whether to compile it where sums have to be in one order; nothing here calls it.
     """
+    if "torch._dynamo" in sys.modules:
+        yield
+        return
     compiler = ModuleType("torch._dynamo")
     utils = ModuleType("torch._dynamo.utils")
     compiler.disable = lambda function, *_, **__: function  # type: ignore[attr-defined]
     utils.is_compile_supported = lambda _: False  # type: ignore[attr-defined]
-    stand_ins = (
-        {}
-        if compiler.__name__ in sys.modules
-        else {each.__name__: each for each in (compiler, utils)}
-    )
+    stand_ins = {each.__name__: each for each in (compiler, utils)}
     sys.modules.update(stand_ins)
     try:
         yield

@@ -121,12 +121,6 @@ def _wanted(
             f"{len(missing) - 1} others of the {len(wanted)} images of the corpus{doubt}; fetch "
             "the files that have them, or take them out of it"
         )
-    count = len(available) + len(unfit)
-    if count > len(wanted):
-        log.info(
-            f"{path}: {count - len(wanted)} of its {count} images are not asked for and are left "
-            "out"
-        )
     return wanted
 
 

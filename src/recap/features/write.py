@@ -250,13 +250,11 @@ def _check_writable(path: Path) -> None:
 
 def _remove_shards(shards: Path) -> None:
     """Remove all shards, also those of other jobs, and the folder if that leaves it empty."""
-    if not shards.is_dir():
-        return
     remove_leftovers(shards, _OURS.pattern)
-    for path in shards.iterdir():
+    for path in shards.glob("*.h5"):
         if _OURS.fullmatch(path.name):
             path.unlink()
-    if not any(shards.iterdir()):
+    if shards.is_dir() and not any(shards.iterdir()):
         shards.rmdir()
 
 
@@ -275,19 +273,18 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
     places = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     places.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     places.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    small = {
-        "ids": index.ids,
-        "image_sizes": index.sizes,
-        "digests": index.digests,
-    }
+    small = {"ids": index.ids, "image_sizes": index.sizes, "digests": index.digests}
     small |= {f"{stream}/offsets": offsets for stream, offsets in index.offsets.items()}
-    # Values start at a page of memory. This version of the format has checksums of its structure.
-    options: dict[str, Any] = {
-        "alignment_threshold": _PAGE,
-        "alignment_interval": _PAGE,
-        "libver": ("v108", "v108"),
-    }
-    with h5py.File(path, "w", locking=False, userblock_size=_PAGE, **options) as file:
+    with h5py.File(
+        path,
+        "w",
+        locking=False,
+        userblock_size=_PAGE,
+        # Values start at a page of memory.
+        alignment_threshold=_PAGE,
+        alignment_interval=_PAGE,
+        libver=("v108", "v108"),  # this version of the format has checksums of its structure
+    ) as file:
         for name, array in small.items():
             file.create_dataset(name, data=array, track_times=False)
         rows = {}

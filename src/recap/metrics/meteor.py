@@ -88,6 +88,7 @@ def _phrases(texts: Iterable[str]) -> set[bytes]:
     phrases = set()
     for words in forms:
         for start in range(len(words)):
-            for end in range(start + 1, min(len(words), start + _LONGEST) + 1):
-                phrases.add(" ".join(words[start:end]).encode())
+            # beyond the end, the last phrase comes again
+            for length in range(1, _LONGEST + 1):
+                phrases.add(" ".join(words[start : start + length]).encode())
     return phrases

@@ -20,7 +20,7 @@ from recap.core.errors import DataError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus import SPLITS, Caption
+from recap.data.corpus import SPLITS, Caption, warn_of_part
 from recap.data.datasets.base import Built, PictureName, check_pictures, read_karpathy
 from recap.data.files.entries import Entry, Id, String, Text, parsed, read_json_of, read_jsons
 from recap.data.files.images import ImageSource
@@ -226,11 +226,10 @@ def check_size(part: str, count: int, where: str, *, partial: bool) -> None:
 
     Of other parts none is known.
     """
-    if count == COCO_PARTS.get(part, count):
-        return
-    sentence = f"{where}: {count:,} images where {part} has {COCO_PARTS[part]:,}"
-    if not partial:
+    known = COCO_PARTS.get(part, count)
+    if count != known and not partial:
         raise DataError(
-            f"{sentence}; fetch it again, or say `partial: true` or --partial if a part is meant"
+            f"{where}: {count:,} images where {part} has {known:,}; fetch it again, or say "
+            "`partial: true` or --partial if a part is meant"
         )
-    log.warning(f"{sentence} (a part only)")
+    warn_of_part(where, count, known, f"images of {part}")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -86,11 +84,9 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     tsvs = {"train": inputs / spec.train, "validation": inputs / spec.validation}
     survivors = {part: inputs / spec.images / part / SURVIVORS for part in tsvs}
     # of the TSV, too, or the lists do not belong together
-    count = _count_records(survivors["train"])
-    warn_of_part(tsvs["train"], count, TRAINING_ROWS, "rows")
-    warn_of_part(
-        tsvs["validation"], _count_records(survivors["validation"]), VALIDATION_ROWS, "rows"
-    )
+    counts = {part: _count_records(path) for part, path in survivors.items()}
+    warn_of_part(tsvs["train"], counts["train"], TRAINING_ROWS, "rows")
+    warn_of_part(tsvs["validation"], counts["validation"], VALIDATION_ROWS, "rows")
     placeholders = find_placeholders(survivors.values(), name)
     records = read_records(survivors["validation"], _READ)
     tests = {record.url for record in records if record.ok and record.source not in placeholders}
@@ -109,7 +105,7 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     if spec.survival is None:
         chosen = rank(usable, dataset=name, unit=VALIDATION, seed=spec.seed)[: spec.val_pairs]
     else:
-        drawn_from = WebSample(count, spec.val_pairs, spec.seed, spec.survival)
+        drawn_from = WebSample(counts["train"], spec.val_pairs, spec.seed, spec.survival)
         chosen = rows_with_pictures(usable.tolist(), drawn_from, dataset=name)
     drawn = np.zeros(usable[-1] + 1, bool)
     drawn[chosen] = True
@@ -159,30 +155,17 @@ def _captions(
 
 
 def find_placeholders(lists: Collection[Path], name: str) -> frozenset[int]:
-    """Return the pictures that REPEATED rows or more have (`Record.source`),
-    and say which hosts answer with them."""
-
-    def fetched() -> Iterator[Record]:
-        for path in lists:
-            for record in read_records(path, _READ):
-                if record.ok:
-                    yield record
-
-    sources, counts = np.unique(
-        np.fromiter((record.source for record in fetched()), np.uint64), return_counts=True
-    )
-    placeholders = frozenset(sources[counts >= REPEATED].tolist())
-    if placeholders:
-        hosts = Counter(
-            urlsplit(record.url).hostname for record in fetched() if record.source in placeholders
-        )
-        ((host, count),) = hosts.most_common(1)
+    """Return the pictures that REPEATED rows or more have (`Record.source`), with a warning."""
+    every = chain.from_iterable(read_records(path, _READ) for path in lists)
+    found = np.fromiter((record.source for record in every if record.ok), np.uint64)
+    sources, counts = np.unique(found, return_counts=True)
+    repeated = counts >= REPEATED
+    if repeated.any():
         log.warning(
-            f"{name}: {hosts.total():,} rows left out, whose picture {REPEATED} rows or more have: "
-            "some hosts answer with one picture for all that are gone. Most "
-            f"are of {host} ({count:,})"
+            f"{name}: {counts[repeated].sum():,} rows left out, whose picture {REPEATED} rows or "
+            "more have: some hosts answer with one picture for all that are gone"
         )
-    return placeholders
+    return frozenset(sources[repeated].tolist())
 
 
 def _fetched(

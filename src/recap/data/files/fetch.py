@@ -68,17 +68,12 @@ def fetch_files(
                 bar.update(count)
 
         def one(file: OutsideFile) -> Fetched | RecapError:
+            telling = replace(transfer, progress=moved)
             try:
                 with writing(into / file.name):
-                    return fetch_file(
-                        file, into=into, source=source, transfer=replace(transfer, progress=moved)
-                    )
+                    return fetch_file(file, into=into, source=source, transfer=telling)
             except RecapError as error:
                 return error
-            except OSError as error:
-                return DataError(
-                    f"{into / file.name}: cannot be read or written ({error}); correct the folder"
-                )
 
         results = list(pool.imap(one, files))
     failed = [result for result in results if isinstance(result, RecapError)]
