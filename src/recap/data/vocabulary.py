@@ -283,8 +283,7 @@ class CaptionIds(Mapping[int, list[list[int]]]):
         ids = sorted(captions)
         rows = list(chain.from_iterable(captions[image] for image in ids))
         counts = np.fromiter((len(captions[image]) for image in ids), np.int64, len(ids))
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        tokens = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
+        lengths, tokens = joined(rows)
         return cls(np.array(ids, np.int64), _starts(counts), _starts(lengths), tokens)
 
     @classmethod
@@ -331,6 +330,12 @@ class CaptionIds(Mapping[int, list[list[int]]]):
         """Return the lengths [R] and tokens [N] of some captions, given by row."""
         low, high = self.starts[rows], self.starts[rows + 1]
         return high - low, self.tokens[ranges(low, high)]
+
+
+def joined(captions: Sequence[Sequence[int]]) -> tuple[Ints, NDArray[np.int32]]:
+    """Return the lengths [R] and tokens [N] of captions."""
+    lengths = np.fromiter(map(len, captions), np.int64, len(captions))
+    return lengths, np.fromiter(chain.from_iterable(captions), np.int32, int(lengths.sum()))
 
 
 def padded(lengths: Ints, tokens: NDArray[np.integer], *, longest: int) -> Ints:

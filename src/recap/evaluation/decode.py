@@ -256,11 +256,11 @@ def evaluate(
         dataset=corpus.parent,
     )
     cache.unlink()
-    ran = {key: value for key, value in scores.corpus.items() if value is not None}
-    log.info(
-        f"{name}: "
-        f"{', '.join(f'{key} {score_info(key).scale * value:.2f}' for key, value in ran.items())}"
-    )
+    texts = []
+    for key, value in scores.corpus.items():
+        if value is not None:
+            texts.append(f"{key} {score_info(key).scale * value:.2f}")
+    log.info(f"{name}: {', '.join(texts)}")
 
 
 def _write_n_best(ranked: Mapping[int, Mapping[str, Candidate]], out: Path) -> None:
@@ -303,24 +303,25 @@ def caption_part(
             "of 2014"
         )
     check_size(part, len(images), str(corpus), partial=partial)
-    files: dict[str, Any] = {"vocabulary": vocabulary, "features": features, "other_pictures": True}
-    decoder = Decoder(model, spec.evaluation, device=execution.device, **files)
+    decoder = Decoder(
+        model,
+        spec.evaluation,
+        vocabulary=vocabulary,
+        features=features,
+        device=execution.device,
+        other_pictures=True,
+    )
     decoder.sources.require(images)  # all of them, before the first piece is searched
     ranked: dict[int, list[str]] = {}
-    pieces = {
-        out.with_name(f".{out.stem}.{first}.json"): first for first in range(0, len(images), PIECE)
-    }
-    for file, first in pieces.items():
+    pieces = []
+    for first in range(0, len(images), PIECE):
         ids = images[first : first + PIECE]
-        candidates = decoder.cached(
-            ids, file, f"{part} {ids[0]} to {ids[-1]}, beam {spec.evaluation.beam}"
-        )
-        for image, found in candidates.items():
+        name = f"{part} {ids[0]} to {ids[-1]}, beam {spec.evaluation.beam}"
+        pieces.append(out.with_name(f".{out.stem}.{first}.json"))
+        for image, found in decoder.cached(ids, pieces[-1], name).items():
             ranked[image] = [sanitize(decoder.text(each)) for each in found]
     captions = filled_captions(ranked, out)
-    write_json(
-        out, [{"image_id": image, "caption": caption} for image, caption in captions.items()]
-    )
+    write_json(out, [{"image_id": image, "caption": text} for image, text in captions.items()])
     record(out)
     for file in pieces:
         file.unlink()

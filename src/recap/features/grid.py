@@ -118,10 +118,10 @@ class Backbone(TimmEncoder):
 
     def __call__(self, items: Sequence[Squares]) -> Iterator[ImageFeatures]:
         """Yield the features of images."""
-        rows = self.rows(torch.from_numpy(np.concatenate([item.pixels for item in items]))).numpy()
-        bounds = np.cumsum([len(item.pixels) for item in items])[:-1]
-        for item, own in zip(items, np.split(rows, bounds), strict=True):
-            yield ImageFeatures(item.image_id, item.size, own.reshape(-1, own.shape[-1]))
+        pixels = torch.from_numpy(np.concatenate([item.pixels for item in items]))
+        parts = self.rows(pixels).split([len(item.pixels) for item in items])
+        for item, own in zip(items, parts, strict=True):
+            yield ImageFeatures(item.image_id, item.size, own.flatten(0, 1).numpy())
 
     @torch.inference_mode()
     def rows(self, pictures: Tensor) -> Tensor:
@@ -304,12 +304,13 @@ class CropEncoder(TimmEncoder):
 
     def __call__(self, items: Sequence[Cut]) -> Iterator[ImageFeatures]:
         """Yield the features of several pictures, whose crops are encoded together."""
-        crops = np.concatenate([cut.crops for cut in items])
-        parts = np.array_split(crops, -(-len(crops) // self.spec.batch_size))
-        vectors = torch.cat([self.vectors(torch.from_numpy(part)) for part in parts]).numpy()
-        bounds = np.cumsum([len(cut.crops) for cut in items])[:-1]
-        for cut, own in zip(items, np.split(vectors, bounds), strict=True):
-            yield ImageFeatures(cut.image_id, cut.size, {REGION: own, f"{REGION}/boxes": cut.boxes})
+        crops = torch.from_numpy(np.concatenate([cut.crops for cut in items]))
+        parts = crops.tensor_split(-(-len(crops) // self.spec.batch_size))
+        vectors = torch.cat([self.vectors(part) for part in parts])
+        of_pictures = vectors.split([len(cut.crops) for cut in items])
+        for cut, own in zip(items, of_pictures, strict=True):
+            arrays = {REGION: own.numpy(), f"{REGION}/boxes": cut.boxes}
+            yield ImageFeatures(cut.image_id, cut.size, arrays)
 
     @torch.inference_mode()
     def vectors(self, crops: Tensor) -> Tensor:

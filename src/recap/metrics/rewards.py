@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from recap.data.vocabulary import (
     AnyVocabulary,
     BytePairVocabulary,
     CaptionIds,
+    joined,
     padded,
     ranges,
 )
@@ -241,9 +241,7 @@ class CiderD:
         """
         places = self._references.places(images)
         theirs = self._all or self._prepared(np.unique(places))
-        lengths = np.fromiter(map(len, candidates), np.int64, len(candidates))
-        tokens = np.fromiter(chain.from_iterable(candidates), np.int64, int(lengths.sum()))
-        mine = self._vectors(lengths, tokens)
+        mine = self._vectors(*joined(candidates))
         seen = np.flatnonzero(mine.gram >= 0)
         place = theirs.pairs.find(self._pair(places[mine.line[seen] // ORDERS], mine.gram[seen]))
         shared = place >= 0  # n-grams that a reference of the image has, too

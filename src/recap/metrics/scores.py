@@ -148,15 +148,14 @@ def evaluate_captions(
         "split": split,
         "decoding": decoding.model_dump(mode="json"),
     }
-    files = [
-        out / name for name in (f"captions.{split}.json", f"scores.{split}.parquet", "metrics.json")
-    ]
-    write_json(files[0], [{"image_id": i, "caption": text} for i, text in captions.items()])
+    texts = out / f"captions.{split}.json"
+    write_json(texts, [{"image_id": i, "caption": text} for i, text in captions.items()])
     columns: dict[str, Any] = {"image_id": pa.array(captions, pa.int64())}
     for name, per_image in scores.per_image.items():
         columns[name] = pa.array([per_image[image_id] for image_id in captions], pa.float64())
-    with atomic_path(files[1]) as temporary:
+    table = out / f"scores.{split}.parquet"
+    with atomic_path(table) as temporary:
         pq.write_table(pa.table(columns), temporary, write_page_checksum=True)
-    write_json(files[2], values)
-    record(*files)
+    write_json(out / "metrics.json", values)
+    record(texts, table, out / "metrics.json")
     return scores

@@ -39,15 +39,11 @@ def load_plugins() -> None:
             raise
         except Exception as error:  # whatever a user's own module raises
             log.debug(f"{VARIABLE}: {name}", exc_info=True)
-            wrong = (
+            raise ConfigError(
                 f"{VARIABLE}: {name!r} cannot be imported: {type(error).__name__}: "
-                f"{first_line(error)}"
-            )
-            remedy = (
-                "correct it, or add its folder to PYTHONPATH (--log-level debug shows the whole "
-                "traceback)"
-            )
-            raise ConfigError(f"{wrong}; {remedy}") from error
+                f"{first_line(error)}; correct it, or add its folder to PYTHONPATH (--log-level "
+                "debug shows the whole traceback)"
+            ) from error
 
 
 def resolve(target: str) -> Any:

@@ -92,9 +92,7 @@ def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
                 }
             )
             for text in describe(scene, random=generator(seed, "captions", number)):
-                captions.append(
-                    Caption(number, file, split, len(captions), text, tokenize(text))
-                )
+                captions.append(Caption(number, file, split, len(captions), text, tokenize(text)))
     write_json(out / "boxes.json", {"size": spec.size, "seed": seed, "images": images})
     return Built(captions, sha256_file(out / PICTURES))
 
