@@ -98,9 +98,7 @@ def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, s
     if devices():  # without any, a plan needs no torch
         import torch
 
-        gpus = ", ".join(
-            torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())
-        )
+        gpus = ", ".join(map(torch.cuda.get_device_name, range(torch.cuda.device_count())))
         if not gpus:
             without = (
                 f"GPU {', '.join(devices())} is there, but torch {torch.__version__} cannot use it"

@@ -123,14 +123,12 @@ def _claims_of(
     names = papers_with_claims(params)
     judged = {}
     for text in papers or names:
-        folder = Path(text)
+        folder = Path(text).resolve()
         if text in names or not folder.is_dir():
             judged[text] = paper_claims(params, text, scale=scale, results=results)
         else:
-            paper, _, scale_of_folder = folder.resolve().name.partition("_")
-            judged[paper] = paper_claims(
-                params, paper, scale=scale_of_folder, results=folder.resolve().parent
-            )
+            paper, _, own = folder.name.partition("_")
+            judged[paper] = paper_claims(params, paper, scale=own, results=folder.parent)
     return {"": next(iter(judged.values()))} if len(judged) == 1 else judged
 
 
@@ -176,9 +174,8 @@ def docs(
     from recap.plan.profiles import named_plan
     from recap.report.docs import write_docs
 
-    plans = [named_plan(params, profile, scale=each) for each in scale] or [
-        named_plan(params, profile)
-    ]
+    scales: Sequence[str | None] = scale or [None]
+    plans = [named_plan(params, profile, scale=each) for each in scales]
     print(write_docs(profile, plans, into))
 
 

@@ -144,19 +144,16 @@ def ptb_tokenize(*lists: Sequence[str], java: Path) -> list[list[str]]:
         arguments = ["-XX:+UseSerialGC", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
         arguments += ["-preserveLines", "-lowerCase", "-ioFileList", "files"]
         run_java(arguments, java=java, cwd=folder, what="the PTB tokenizer")
-        outputs = [
-            (folder / f"{number}.out").read_bytes().decode("utf-8", "replace")
-            for number in range(len(lists))
-        ]
-    tokenized = []
-    for captions, lines in zip(lists, (output.split("\n") for output in outputs), strict=True):
-        if len(lines) != len(captions):
-            lengths = f"{len(lines)} lines of {len(captions)} captions"
-            raise MetricError(
-                f"the PTB tokenizer made {lengths}; one holds a character that it takes for a line "
-                "end"
-            )
-        tokenized.append([_words(line) for line in lines])
+        tokenized = []
+        for number, captions in enumerate(lists):
+            output = (folder / f"{number}.out").read_bytes().decode("utf-8", "replace")
+            lines = [_words(line) for line in output.split("\n")]
+            if len(lines) != len(captions):
+                raise MetricError(
+                    f"the PTB tokenizer made {len(lines)} lines of {len(captions)} captions; one "
+                    "holds a character that it takes for a line end"
+                )
+            tokenized.append(lines)
     return tokenized
 
 

@@ -65,13 +65,9 @@ class Spice(CocoMetric):
             result = scratch / "out.json"
             source.write_text(json.dumps(items), encoding="utf-8")
             cache.mkdir()
-            arguments = [
-                *_JVM_OPTIONS,
-                "-jar",
-                str(package_folder("spice") / "spice-1.0.jar"),
-                str(source),
-            ]
-            arguments += ["-cache", str(cache), "-out", str(result), "-subset", "-silent"]
+            jar = package_folder("spice") / "spice-1.0.jar"
+            arguments = [*_JVM_OPTIONS, "-jar", str(jar), str(source), "-cache", str(cache)]
+            arguments += ["-out", str(result), "-subset", "-silent"]
             run_java(arguments, java=captions.java, cwd=scratch, what="SPICE")
             try:
                 entries: list[dict[str, Any]] = json.loads(result.read_text(encoding="utf-8"))
