@@ -65,9 +65,11 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
     ids = _wanted(source.ids, paths[0], wanted, spec.damaged, lookup.unfit)
 
     def features(groups: list[list[int]]) -> Iterator[ImageFeatures]:
-        _check_pixels(map(source.read, ids), paths[0])
-        for image_id in chain.from_iterable(groups):
-            yield _changed(source.read(image_id), spec)
+        for number, image_id in enumerate(chain.from_iterable(groups)):
+            record = source.read(image_id)
+            if number == 0:
+                _check_pixels(chain([record], map(source.read, ids)), paths[0])
+            yield _changed(record, spec)
 
     attributes = describe(
         spec, weights_sha256="unknown", made_with=f"recap's importer of {spec.format}"
