@@ -16,7 +16,7 @@ from torch import Tensor
 
 from recap.core.checksums import record
 from recap.core.documents import read_json, read_mapping, write_json
-from recap.core.errors import ConfigError, MissingSettings, RecapError, first_line
+from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files import reading, write_text
 from recap.core.hashing import sha256_file
 from recap.core.log import log
@@ -247,8 +247,6 @@ def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor],
     release = RELEASED.get(kind)
     if not isinstance(release, Release):
         raise ConfigError(f"{kind}: {release}")
-    if not file.is_file():
-        raise MissingSettings(f"{file}: no such checkpoint")
     state: Any = read_tensors(file, ConfigError)
     if isinstance(state, dict):
         state = state.get("state_dict", state)

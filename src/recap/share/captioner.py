@@ -387,7 +387,7 @@ def photo_encoder(extractor: Extractor, device: torch.device) -> Encoder:
     if isinstance(encoder, Backbone) and encoder.spec.standardises():
         try:
             encoder.scale = ChannelScale.of_text(extractor.channel_scale or "")
-        except ValueError as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise FeatureError(
                 f"{extractor.store}: does not say by what its channels were standardized "
                 f"({error}); make the features and the run again"

@@ -74,7 +74,7 @@ def truncated(file):
 @pytest.mark.parametrize(
     ("write", "sentence"),
     [
-        (lambda file: None, "no such checkpoint"),
+        (lambda file: None, "no such weights"),
         (
             lambda file: file.write_text("<html>404</html>"),
             "is damaged, or holds more than tensors",
