@@ -28,6 +28,7 @@ from recap.models.images import Images, InputSpec
 from recap.nn.fast import fixed_weights
 from recap.nn.rows import Rows
 from recap.papers.acf.model import LineClusters, clusters
+from recap.papers.acf.settings import AcfModel
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings
 from recap.training.batches import Batch
@@ -43,14 +44,8 @@ IMAGES, FEATURES = 10, 1536  # the grid features of the paper have this width
 def adaptive(width: int = WIDTH) -> LineClusters:
     """Return the clusters of one layer along a line."""
     torch.manual_seed(0)
-    return LineClusters(
-        d_model=width,
-        norm="none",
-        context="exclusive_mean",
-        self_factor=False,
-        stacking=("none"),
-        rate=1,
-    )
+    settings = AcfModel(kind="acf", d_model=width, cluster_norm=False, stacking="none")
+    return LineClusters(settings, rate=1)
 
 
 def direct(module: LineClusters, x: Tensor) -> Tensor:

@@ -14,17 +14,17 @@ from torch import Tensor, nn
 from torch.nn.functional import glu, linear
 
 from benchmarks.plain_x_linear import State, mean
-from recap.nn.attention import DotProductAttention
+from recap.nn.attention import MultiHeadAttention
 from recap.papers.aoanet.model import AoANet
 
 
-def heads(x: Tensor, of: DotProductAttention) -> Tensor:
+def heads(x: Tensor, of: MultiHeadAttention) -> Tensor:
     """[R, T, D] -> [R, H, T, K]."""
     return x.view(*x.shape[:2], of.heads, -1).transpose(1, 2)
 
 
 def attend(
-    of: DotProductAttention, query: Tensor, pair: tuple[Tensor, Tensor], hidden: Tensor
+    of: MultiHeadAttention, query: Tensor, pair: tuple[Tensor, Tensor], hidden: Tensor
 ) -> Tensor:
     """Query [R, T, D], not yet projected, on keys and values [R, N, D].
 
@@ -35,7 +35,7 @@ def attend(
     return (of.dropout(scores.softmax(-1)) @ v).transpose(1, 2).flatten(2)
 
 
-def key_value(of: DotProductAttention, x: Tensor) -> tuple[Tensor, Tensor]:
+def key_value(of: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and values of [R, N, D]."""
     return linear(x, of.key.weight, of.key.bias), linear(x, of.value.weight, of.value.bias)
 

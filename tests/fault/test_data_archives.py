@@ -108,7 +108,7 @@ def test_names_that_are_too_long(tmp_path, kind):
     archive = WRITERS[kind](tmp_path / kind, [("\u00e4" * 128, b"one")])
     assert "(255 bytes)" in refused(archive, tmp_path)
     archive = WRITERS[kind](tmp_path / kind, [("/".join(["a" * 200] * 21), b"one")])
-    assert "its paths are too long below" in refused(archive, tmp_path)
+    assert "(255 bytes)" in refused(archive, tmp_path)
 
 
 @pytest.mark.parametrize(

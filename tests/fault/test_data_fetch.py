@@ -63,7 +63,7 @@ def test_passing_faults(tmp_path, faults):
     [
         ((404, {}), "answered 404"),
         ((403, {}), "answered 403"),
-        ((429, {"Retry-After": "1800"}), "asks to wait 1800 seconds"),
+        ((429, {"Retry-After": "1800"}), "Retry-After: 1800 s"),
         ("html", "answers with a web page, not with the file"),
     ],
 )

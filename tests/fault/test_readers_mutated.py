@@ -25,11 +25,12 @@ from recap.core.hashing import value_hash
 from recap.data.caption_files import read_texts
 from recap.data.vocabulary import Vocabulary, load_byte_pairs, load_vocabulary
 from recap.models.check import check_models
-from recap.models.gpt2 import METADATA, LanguageModel, load_pretrained
+from recap.models.gpt2 import LanguageModel
 from recap.plan.profiles import row_config
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
 from recap.plan.single import single_run
+from recap.runs.pretrained import METADATA, load_pretrained
 from recap.settings import Profile
 from recap.settings.models import MODELS
 from recap.share.artifacts import problems

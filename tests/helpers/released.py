@@ -273,9 +273,7 @@ def _beside(kind, state):
     """Return what the release's state dict has and no forward pass reads."""
     if kind in ("transformer", "zodiac"):
         return {
-            "model.tgt_embed.1.pe": sinusoid_table(
-                5000, len(state["encoder_norm.weight"]), torch.float32
-            )[None]
+            "model.tgt_embed.1.pe": sinusoid_table(5000, len(state["encoder_norm.weight"]))[None]
         }
     if kind == "m2":
         return {

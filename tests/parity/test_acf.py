@@ -12,6 +12,7 @@ from recap.papers.acf.model import (
     ClusterAttention,
     GridClusters,
     LineClusters,
+    TokenClusters,
     block_means,
     cell_of_region,
     chain,
@@ -21,20 +22,33 @@ from recap.papers.acf.model import (
     region_cells,
     repeat_blocks,
 )
+from recap.papers.acf.settings import AcfModel
 
-PAPER = {"norm": "none", "context": "exclusive_mean", "self_factor": False, "stacking": "clusters"}
+PAPER = {
+    "cluster_norm": False,
+    "context": "exclusive_mean",
+    "self_factor": False,
+    "stacking": "clusters",
+}
 RELEASED = {
-    "norm": "unbiased",
+    "layer_norm": "unbiased",
     "context": "inclusive_mean",
     "self_factor": True,
     "stacking": "steps",
 }
 
 
+THREE_ROWS = {"sampling_rate": 1, "layout": "regions", "region_rows": 3}
+
+
+def sized(d_model, **changes):
+    return AcfModel(kind="acf", d_model=d_model, heads=1, **changes)
+
+
 def line(golden, prefix="", *, rate=1, **changes):
     """Return the clusters along a line with the FC of a file."""
     weights = [golden[f"{prefix}{name}"] for name in ("w_new", "w_mean", "bias")]
-    module = LineClusters(d_model=len(weights[0]), rate=rate, **(PAPER | changes)).double()
+    module = LineClusters(sized(len(weights[0]), **(PAPER | changes)), rate=rate).double()
     with torch.no_grad():
         module.scores.weight.copy_(torch.cat(weights[:2]))
         module.scores.bias.copy_(weights[2])
@@ -84,7 +98,7 @@ def test_token_by_token_gives_the_rows_of_the_matrix(stacking):
     golden = load("acf_naive_1d_N8")
     expected = stack(golden, 3, stacking=stacking)
     modules = [line(golden, f"layer{layer}/", stacking=stacking) for layer in range(3)]
-    past = [module.empty(torch.zeros(1, 1, 1, dtype=torch.float64)) for module in modules]
+    past = [TokenClusters.empty(torch.zeros(1, 1, 1, dtype=torch.float64)) for _ in modules]
     for token in range(8):
         carried = ()
         for layer, module in enumerate(modules):
@@ -98,8 +112,8 @@ def test_token_by_token_gives_the_rows_of_the_matrix(stacking):
 )
 def test_a_grid(box, key):
     golden = load("acf_naive_2d")
-    settings = PAPER | {"rate": 1, "height": 3, "box": box, "share_directions": False}
-    module = GridClusters(d_model=5, **settings).double()
+    settings = PAPER | THREE_ROWS | {"box": box, "share_directions": False}
+    module = GridClusters(sized(5, **settings)).double()
     new, mean, bias = (
         torch.stack([golden[f"{name}_{way}"] for way in "hv"])
         for name in ("w_new", "w_mean", "bias")
@@ -179,7 +193,7 @@ def test_the_released_stack_of_lines():
     carried = ()
     for layer in range(3):
         names = {"weight": "ln_a", "bias": "ln_b"}
-        module = LineClusters(d_model=6, rate=1, **RELEASED).double()
+        module = LineClusters(sized(6, **RELEASED), rate=1).double()
         state = {f"norm.{ours}": golden[f"layer{layer}/{theirs}"] for ours, theirs in names.items()}
         module.load_state_dict(
             state
@@ -232,12 +246,11 @@ def loops_2d(new, mean, height, width):
 def test_a_sampled_grid_equals_loops_over_blocks(height, width, rate):
     torch.manual_seed(0)
     settings = PAPER | {
-        "rate": rate,
-        "height": height,
-        "box": "bounding_box",
-        "share_directions": True,
+        "sampling_rate": rate,
+        "layout": "regions",
+        "region_rows": height,
     }
-    module = GridClusters(d_model=4, **settings).double()
+    module = GridClusters(sized(4, **settings)).double()
     cells = torch.randn(height, width, 4, dtype=torch.float64)
     found, _ = module(rows(cells.flatten(0, 1)), ())
     blocks = np.array(

@@ -8,10 +8,10 @@ from helpers.golden import close, with_parameters
 from helpers.model_cases import build_model
 from helpers.released import imported
 from recap.models.images import Images, InputSpec
-from recap.models.released import rename
 from recap.nn.rows import Rows
 from recap.papers.aoanet import released as aoanet
 from recap.papers.aoanet.model import AoAAttention
+from recap.runs.released import rename
 
 
 def test_block():

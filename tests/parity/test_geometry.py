@@ -19,7 +19,11 @@ from recap.papers.fusion.model import (
     sinusoidal_embedding,
 )
 
-AS_RELEASED = {"plus_one": True, "size_ratio": "m_over_n"}  # ORT's and DLCT's code
+
+def released_geometry(corners):
+    """As ORT's and DLCT's code, whose ratio of sizes is the inverse."""
+    omega = relative_geometry(Boxes.of(corners), plus_one=True)
+    return torch.cat([omega[..., :2], -omega[..., 2:]], -1)
 
 
 @pytest.mark.parametrize("per_quadrant", [1, 2, 3])
@@ -70,7 +74,7 @@ def test_relative_spatial_encoding_from_boxes_to_the_logarithm_of_its_gate():
 @pytest.mark.parametrize("unit", ["", "_pixel"])
 def test_geometry_of_the_released_code(unit):
     golden = load("geometry_box_dlct_ort")
-    omega = relative_geometry(Boxes.of(golden[f"boxes{unit}"]), **AS_RELEASED)
+    omega = released_geometry(golden[f"boxes{unit}"])
     close(omega, golden["omega4_no_trig" if not unit else "omega4_pixel"])
     close(sinusoidal_embedding(omega), golden[f"emb64{unit}"])
 
@@ -80,7 +84,7 @@ def test_gates_of_regions_and_cells_in_the_released_code():
     boxes = golden["all_boxes"]
     # the code divides its cells in float32
     close(torch.cat([golden["boxes"], cell_boxes(7)[None]], 1), boxes, 1e-7)
-    embedded = sinusoidal_embedding(relative_geometry(Boxes.of(boxes), **AS_RELEASED))
+    embedded = sinusoidal_embedding(released_geometry(boxes))
     close(embedded[:, :2], golden["emb64_rows_0_2"])
     gate = (embedded @ golden["WG"].T + golden["bG"]).movedim(-1, 1)[:, :, :8].relu()
     close(gate, golden["gate_relu"])
@@ -92,7 +96,7 @@ def test_geometry_of_cells_in_the_released_code():
     # DLCT's for grids alone have x and y exchanged
     unit_cells = (7 * cell_boxes(7))[:, [1, 0, 3, 2]]
     for boxes, key in ((cell_boxes(7), "normalised"), (unit_cells, "unnormalised_dlct")):
-        embedded = sinusoidal_embedding(relative_geometry(Boxes.of(boxes.float()), **AS_RELEASED))
+        embedded = sinusoidal_embedding(released_geometry(boxes.float()))
         close(embedded[[0, 8, 24]].double(), golden[f"emb64_{key}_rows_0_8_24"], 2e-5)
 
 
@@ -103,7 +107,7 @@ def test_positions_of_cells():
     # the code computes it in float32
     close(cell_positions(7, 16, form="angle"), released["pos_normalised"][0], 1e-6)
     counted = torch.arange(1, 8, dtype=torch.float64)
-    close(grid_table(7, 16, positions=counted), released["pos_raw_1based"][0], 1e-6)
+    close(grid_table(counted, 16), released["pos_raw_1based"][0], 1e-6)
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -12,13 +12,13 @@ from helpers.released import imported
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
 from recap.models.images import Images, InputSpec
-from recap.models.released import rename
 from recap.models.transformer import EncoderLayer
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.layers import FeedForward, Residual
 from recap.nn.rows import Rows
 from recap.papers.m2 import released as m2
 from recap.papers.m2.model import MemoryAttention, MeshedDecoderLayer, MeshedGate
+from recap.runs.released import rename
 from recap.settings import DecodingSettings
 
 D, SIZES = 16, {"d_model": 16, "heads": 4, "d_key": 5, "d_value": 3}

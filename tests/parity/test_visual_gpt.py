@@ -7,13 +7,14 @@ from torch import nn
 
 from helpers.golden import close, with_parameters
 from helpers.model_cases import build_model, built, log_probabilities, random_images, random_tokens
-from recap.models.gpt2 import LanguageModel, rename_gpt2
+from recap.models.gpt2 import LanguageModel
 from recap.models.images import Images, InputSpec
 from recap.models.state import LevelMemory
 from recap.nn.rows import Rows, key_mask
 from recap.papers.visualgpt.model import AoaEncoderLayer, SelfResurrecting
 from recap.papers.visualgpt.released import rename_official
 from recap.papers.visualgpt.settings import VisualGptModel
+from recap.runs.pretrained import rename_gpt2
 
 D, HEADS, LEVELS = 16, 4, 3
 SIZES = {
@@ -86,7 +87,7 @@ def test_blocks_of_baselines_and_ablations(name, changes):
 
 def test_encoder_layer_of_the_aoa_baseline():
     golden, official = with_parameters("visualgpt_baseline_aoa_encoder_layer")
-    layer = AoaEncoderLayer(d_model=D, heads=HEADS, dropout=0.1, aoa_dropout=0.2).double().eval()
+    layer = AoaEncoderLayer(VisualGptModel(kind="visual_gpt", **SIZES)).double().eval()
     named = renamed(official, "encoder.layers.0.")
     layer.load_state_dict({name.removeprefix("encoder.0."): value for name, value in named.items()})
     mask = key_mask(~golden["in/attention_mask"][:, 0, 0])
@@ -127,21 +128,16 @@ def test_decoder_equals_gpt2_where_nothing_comes_from_the_image(fusion):
 
 
 def gate(**changes):
-    settings = {
-        "form": "released",
-        "tau": 0.0,
-        "activation": "sigmoid",
-        "normalized": False,
-        **changes,
-    }
-    return SelfResurrecting(d_model=8, levels=1, **settings).double().eval()
+    sizes = {"d_model": 8, "heads": 1, "encoder_layers": 1}
+    settings = VisualGptModel(kind="visual_gpt", **sizes, **{"tau": 0.0, **changes})
+    return SelfResurrecting(settings).double().eval()
 
 
 @pytest.mark.parametrize("tau", [0.0, 0.2, 0.3])
 @pytest.mark.parametrize("form", ["released", "paper"])
 def test_gate(form, tau):
     golden, official = with_parameters("visualgpt_srau_gate")
-    unit = gate(form=form, tau=tau)
+    unit = gate(gate=form, tau=tau)
     if form == "released":
         unit.gates[0].load_state_dict(
             {key.removeprefix("fc_alpha."): value for key, value in official.items()}
@@ -160,7 +156,7 @@ def test_gate(form, tau):
 )
 def test_normalized_gate(form, name):
     golden, official = with_parameters("visualgpt_srau_gate")
-    unit = gate(form=form, tau=0.2, normalized=True)
+    unit = gate(gate=form, tau=0.2, normalized=True)
     if form == "released":
         unit.gates[0].load_state_dict(
             {key.removeprefix("fc_alpha."): value for key, value in official.items()}
@@ -171,7 +167,7 @@ def test_normalized_gate(form, name):
 def test_one_gate_is_zero_where_the_other_has_a_gradient():
     # Section 4.1: near x = 1.4 and -1.4 at tau 0.2 the gradient
     # of the sum is that of the open gate.
-    unit = gate(form="paper", tau=0.2)
+    unit = gate(gate="paper", tau=0.2)
     state = torch.tensor([1.4, -1.4, 0.0] + [0.0] * 5, dtype=torch.float64, requires_grad=True)
     visual, language = unit.pair(state, state, 0)
     assert language[0] == 0 and visual[0] > 0.8
@@ -184,10 +180,10 @@ def test_one_gate_is_zero_where_the_other_has_a_gradient():
 
 def test_complementary_gates_sum_to_one_and_normalized_ones_too():
     state = torch.linspace(-4, 4, 8, dtype=torch.float64)
-    for unit in (gate(form="paper", tau=0.0), gate(form="paper", tau=0.2, normalized=True)):
+    for unit in (gate(gate="paper", tau=0.0), gate(gate="paper", tau=0.2, normalized=True)):
         visual, language = unit.pair(state, state, 0)
         close(visual + language, torch.ones_like(state))
-    visual, language = gate(form="paper", tau=0.2).pair(state, state, 0)
+    visual, language = gate(gate="paper", tau=0.2).pair(state, state, 0)
     assert (visual + language < 1).any()
 
 

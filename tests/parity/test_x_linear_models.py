@@ -12,17 +12,23 @@ from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
-from recap.models.released import rename
 from recap.models.state import GlobalMemory
 from recap.nn.rows import Rows
-from recap.papers.xlan.model import Update, XDecoderLayer, XEncoderLayer, XLinear
+from recap.papers.xlan.model import XDecoderLayer, XEncoderLayer, XLinear
 from recap.papers.xlan.released import X_LINEAR, X_TRANSFORMER, X_TRANSFORMER_RULES
+from recap.papers.xlan.settings import XTransformerModel
+from recap.runs.released import rename
 
 D, HEADS, JOINT, VOCABULARY = 16, 4, 3, 12
 
 
+SIZES = XTransformerModel(
+    kind="x_transformer", d_model=D, heads=HEADS, d_joint=JOINT, d_feed_forward=64
+)
+
+
 def block():
-    return XLinear(d_model=D, heads=HEADS, d_joint=JOINT).double().eval()
+    return XLinear(SIZES).double().eval()
 
 
 def test_block():
@@ -135,13 +141,9 @@ def layer_parameters(official, stack):
     return {name.removeprefix(f"{stack}.0."): value for name, value in renamed.items()}
 
 
-def update():
-    return Update(d_model=D, d_feed_forward=64, dropout=0.5, mix_dropout=0.3)
-
-
 def test_x_transformer_encoder_layer():
     golden, official = with_parameters("xtransformer_encoder_layer")
-    layer = XEncoderLayer(block=block(), update=update(), dropout=0.5).double().eval()
+    layer = XEncoderLayer(SIZES).double().eval()
     layer.load_state_dict(layer_parameters(official, "encoder"))
     mask = golden["in/mask"].bool()[:, None, None]
     g, x = layer(golden["in/gx"][:, None, None], golden["in/x"][:, None], mask)
@@ -151,20 +153,15 @@ def test_x_transformer_encoder_layer():
 
 def test_x_transformer_decoder_layer():
     golden, official = with_parameters("xtransformer_decoder_layer")
-    layer = (
-        XDecoderLayer(d_model=D, words=block(), image=block(), update=update(), dropout=0.5)
-        .double()
-        .eval()
-    )
+    layer = XDecoderLayer(SIZES, last=False).double().eval()
     layer.load_state_dict(layer_parameters(official, "decoder"))
     x = Rows(golden["in/x"][:, None])
     g, x = layer(
         Rows(golden["in/gx"][:, None]),
         x,
-        tokens=layer.words.key_value(x),
-        self_mask=golden["in/seq_mask"].bool()[:, None],
-        image=layer.image.key_value(Rows(golden["in/encoder_out"][:, None])),
-        cross_mask=golden["in/att_mask"].bool()[:, None],
+        layer.image.key_value(Rows(golden["in/encoder_out"][:, None])),
+        golden["in/seq_mask"].bool()[:, None],
+        golden["in/att_mask"].bool()[:, None],
     )
     close(g.values[:, 0], golden["out/gx"])
     close(x.values[:, 0], golden["out/x"])

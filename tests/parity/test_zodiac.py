@@ -9,6 +9,7 @@ from helpers.golden import load
 from recap.nn.layers import ACTIVATIONS
 from recap.nn.rows import Rows, shared_product
 from recap.papers.zodiac.model import ZodiacMultiHead, intensity_pool, refined_map
+from recap.papers.zodiac.settings import ZodiacModel
 
 CASES = ["nomask", "srcmask", "srcmask_ones", "causal", "causal_shared"]
 MODULES = ["self_nomask", "self_causal", "cross_src"]
@@ -56,9 +57,8 @@ def test_attention(case, scope, gate):
 @pytest.mark.parametrize("gate", ["sigmoid", "tanh"])
 def test_multi_head(case, scope, gate):
     golden = load(f"zodiac_zmha_{case}")
-    module = ZodiacMultiHead(
-        d_model=6, heads=2, gate=gate, zeta=1.0, scope=scope, dropout=0.0, gelu=True
-    ).double()
+    settings = ZodiacModel(kind="zodiac", d_model=6, heads=2, gate=gate, zodiac_dropout=0.0)
+    module = ZodiacMultiHead(settings, scope).double()
     names = {"q1": "query", "q2": "intensity_query", "k": "key", "v": "value", "o": "output"}
     module.load_state_dict(
         {f"{ours}.weight": golden[f"W_{theirs}"] for theirs, ours in names.items()}
@@ -66,7 +66,9 @@ def test_multi_head(case, scope, gate):
     )
     mask = golden["mask"][:, None].bool() if "mask" in golden else None
     query, key, value = (Rows(golden[name][:, None]) for name in ("query", "key", "value"))
-    out = module(query, module.key_value(key, value), attn_mask=mask).values
+    out = module(
+        query, (module.key_value(key)[0], module.key_value(value)[1]), attn_mask=mask
+    ).values
     torch.testing.assert_close(
         out[:, 0], golden[f"out_rap_{named(scope)}_{gate}"], atol=TOLERANCE, rtol=0
     )

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Group, Section, command
-from recap.cli.options import PARAMS, Device, Paths, read_execution
+from recap.cli.options import PARAMS, Device, Paths, above_0, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import log, progress
 from recap.core.process import acquire_gpus
@@ -66,8 +66,10 @@ def caption(
         "taken",
     ],
     together: Annotated[bool, "the photos are views of one thing: one caption for all"] = False,
-    n_best: Annotated[int, "captions a photo, at most --beam (1)"] = 1,
-    beam: Annotated[int | None, "width of the search (that of the run's evaluation)"] = None,
+    n_best: Annotated[int, "captions a photo, at most --beam (1)", above_0(int)] = 1,
+    beam: Annotated[
+        int | None, "width of the search (that of the run's evaluation)", above_0(int)
+    ] = None,
     sample: Annotated[
         int | None, "captions to draw for each photo, in place of a search", "N"
     ] = None,
@@ -80,15 +82,13 @@ def caption(
     explain: Annotated[
         Path | None, "also write a page with what the run looked at for each word (HTML)", "FILE"
     ] = None,
-    batch_size: Annotated[int, "photos computed at a time (8)"] = 8,
+    batch_size: Annotated[int, "photos computed at a time (8)", above_0(int)] = 8,
     device: Device = "auto",
     vocabulary: Words = None,
     features: Stores = (),
     weights: Weights = None,
 ) -> None:
     """Caption photos with a trained run."""
-    if n_best < 1 or batch_size < 1 or (beam is not None and beam < 1):
-        raise ConfigError("--n-best, --beam and --batch-size: must be 1 or more")
     if explain is not None and (together or beam is not None or sample is not None):
         raise ConfigError(
             "--explain: shows one photo and the caption of the run's own beam; leave out "
@@ -112,8 +112,7 @@ def caption(
             f"the run was trained with {captioner.views} pictures an example, and is given "
             f"{views}; --together takes the photos as views of one"
         )
-    results: Iterable[PhotoCaptions | FailedPhoto]
-    results = captioner.stream(
+    results: Iterable[PhotoCaptions | FailedPhoto] = captioner.stream(
         examples,
         beam=beam,
         n_best=n_best,
@@ -201,13 +200,17 @@ def captions(
     acquire_gpus(how.device)
     from recap.evaluation.decode import caption_part
 
-    files: dict[str, Any] = {
-        "corpus": corpus,
-        "vocabulary": vocabulary,
-        "features": features,
-        "model": model,
-    }
-    caption_part(spec=spec, execution=how, part=part, partial=partial, out=out, **files)
+    caption_part(
+        spec=spec,
+        execution=how,
+        part=part,
+        partial=partial,
+        corpus=corpus,
+        vocabulary=vocabulary,
+        features=features,
+        model=model,
+        out=out,
+    )
 
 
 @EXPORT.command(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from recap.cli.frame import Group
-from recap.cli.options import mapping
+from recap.cli.options import above_0, mapping
 from recap.core.errors import ConfigError
 
 VERSIONS = Path("params/data_versions.csv")
@@ -31,8 +31,10 @@ def fetch(
     source: Annotated[
         Path | None, "a file or folder taken instead of the network", {"flag": "--from"}
     ] = None,
-    workers: Annotated[int, "files at once (4)"] = 4,
-    timeout: Annotated[float, "seconds without a byte before a new try (60)", "S"] = 60,
+    workers: Annotated[int, "files at once (4)", above_0(int)] = 4,
+    timeout: Annotated[
+        float, "seconds without a byte before a new try (60)", "S", above_0(float)
+    ] = 60,
 ) -> None:
     """Download outside files and verify them; without names, list them."""
     from recap.data.files.download import Transfer
@@ -42,16 +44,12 @@ def fetch(
     files = read_versions(list_)
     if not names:
         for file in files.values():
-            size = "       ?" if file.bytes is None else f"{file.bytes / 2**30:8.3f}"
-            here = "here   " if (into / file.name).exists() else "       "
+            size = "?" if file.bytes is None else f"{file.bytes / 2**30:.3f}"
+            here = "here" if (into / file.name).exists() else ""
             checksum = file.algorithm or ("no hash" if file.urls else "own")
-            print(
-                f"{here}{size} GiB  {checksum:8}{file.name}  "
-                f"({file.licence if file.urls else file.note})"
-            )
+            about = file.licence if file.urls else file.note
+            print(f"{here:7}{size:>8} GiB  {checksum:8}{file.name}  ({about})")
         return
-    if workers < 1 or timeout <= 0:
-        raise ConfigError("--workers and --timeout must be above 0")
     wanted = choose(files, names, list_)
     for result in fetch_files(
         wanted, into=into, source=source, workers=workers, transfer=Transfer(timeout=timeout)
@@ -67,10 +65,10 @@ def by_hand(names: ByHand = ("*",), *, list_: List = VERSIONS, into: Into = RESO
     for file in choose(read_versions(list_), names, list_):
         if not file.urls and file.archive is None and not file.name.startswith("hub/"):
             here = " (here)" if (into / file.name).exists() else ""
-            steps = [
-                part.strip().rstrip(";:").strip() for part in re.split(r"(?=\b\d\. )", file.note)
-            ]
-            print("\n  ".join([f"{into / file.name}{here}: {file.licence}", *filter(None, steps)]))
+            print(f"{into / file.name}{here}: {file.licence}")
+            for step in re.split(r"(?=\b\d\. )", file.note):
+                if text := step.strip().rstrip(";:").strip():
+                    print(f"  {text}")
 
 
 @DATA.command("recap data spice --into resources")

@@ -83,10 +83,9 @@ def examine(folder: Path, names: Collection[str] | None = None) -> list[SystemTo
 
     `folder` is on the disk that results go to.
     """
-    tools = _tools(folder)
     return [
         SystemTool(name, find(), without, get)
-        for name, find, without, get in tools
+        for name, find, without, get in _tools(folder)
         if names is None or name in names
     ]
 
@@ -99,9 +98,7 @@ def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, s
     if devices():  # without any, a plan needs no torch
         import torch
 
-        gpus = ", ".join(
-            torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())
-        )
+        gpus = ", ".join(map(torch.cuda.get_device_name, range(torch.cuda.device_count())))
         if not gpus:
             without = (
                 f"GPU {', '.join(devices())} is there, but torch {torch.__version__} cannot use it"
@@ -159,24 +156,22 @@ def version_of(program: str | Path | None, option: str = "--version") -> str | N
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return lines[0].strip() if lines else str(program)
+    said = (done.stdout + done.stderr).strip()
+    return said.partition("\n")[0].strip() or str(program)
 
 
 def report(examined: Sequence[SystemTool]) -> str:
     """Return what is here, then what is missing with what is lost and how to get it."""
-    missing = [each for each in examined if not each.version]
     width = max(len(each.name) for each in examined)
-    lines = [
-        "Here:",
-        *(f"  {each.name:{width}}  {each.version}" for each in examined if each.version),
-    ]
-    if not missing:
-        return "\n".join([*lines, "Nothing is missing."])
-    lines.append("Missing:")
-    for each in missing:
-        lines += [f"  {each.name:{width}}  {each.without}", f"  {'':{width}}  get it: {each.get}"]
-    return "\n".join(lines)
+    here = ["Here:"]
+    missing = ["Missing:"]
+    for each in examined:
+        if each.version:
+            here.append(f"  {each.name:{width}}  {each.version}")
+        else:
+            missing.append(f"  {each.name:{width}}  {each.without}")
+            missing.append(f"  {'':{width}}  get it: {each.get}")
+    return "\n".join([*here, *(missing if missing[1:] else ["Nothing is missing."])])
 
 
 def plan_tools(plan: RunPlan) -> list[SystemTool]:
@@ -184,12 +179,13 @@ def plan_tools(plan: RunPlan) -> list[SystemTool]:
     metrics = set[str]()
     for run in plan.scored():
         metrics.update(plan.recipe(run.recipe).evaluation.metrics)
-    needs = {
-        "Java": any("java" in METRICS.get(name).needs for name in metrics),
-        "SPICE's models": "SPICE" in metrics,
-        "tagger": True,
-        "detectron2": any(store.settings.needs_detectron2 for store in used_stores(plan)),
-        "GPU": plan.profile.execution.device != "cpu",
-        "LaTeX": True,
-    }
-    return examine(Path(), [name for name, needed in needs.items() if needed])
+    names = ["tagger", "LaTeX"]
+    if any("java" in METRICS.get(name).needs for name in metrics):
+        names.append("Java")
+    if "SPICE" in metrics:
+        names.append("SPICE's models")
+    if any(store.settings.needs_detectron2 for store in used_stores(plan)):
+        names.append("detectron2")
+    if plan.profile.execution.device != "cpu":
+        names.append("GPU")
+    return examine(Path(), names)

@@ -165,11 +165,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if (
-            action.nargs == argparse.PARSER
-            and action.choices is not None
-            and value not in action.choices
-        ):
+        if action.nargs == argparse.PARSER and value not in (action.choices or ()):
             self.error(f"command {value!r} is unknown; {nearest(value, self.commands)}")
         super()._check_value(action, value)
 

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -36,19 +36,27 @@ def mapping(text: str) -> dict[str, Any]:
     try:
         if not text.lstrip().startswith(("{", "[")):
             text = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise argparse.ArgumentTypeError(
-            f"{text}: cannot be read ({error}); name a file of JSON"
-        ) from error
-    try:
         value = json.loads(text)
-    except RecursionError as error:
-        raise argparse.ArgumentTypeError("nested too deeply; give a flat JSON object") from error
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"not valid JSON: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{text:.60}: cannot be read as JSON ({error}); name a file, or give an object"
+        ) from error
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError('expected a JSON object: {"key": value, ...}')
     return value
+
+
+def above_0(kind: Callable[[str], float]) -> dict[str, Any]:
+    """Return what lets an option take numbers above 0 alone."""
+
+    def read(text: str) -> float:
+        number = kind(text)
+        if number <= 0:
+            raise argparse.ArgumentTypeError(f"{text}: must be above 0")
+        return number
+
+    read.__name__ = kind.__name__  # for argparse's own message
+    return {"type": read}
 
 
 # by the parameter's name

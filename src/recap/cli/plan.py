@@ -98,10 +98,7 @@ def doctor(
 ) -> None:
     """Check this machine: tools, versions, what is lost without each, how to get it."""
     from recap.cli.doctor import examine, report
-    from recap.core.errors import MissingFile
 
-    if not folder.is_dir():
-        raise MissingFile(f"{folder}: no such folder; name one on the disk that results go to")
     print(report(examine(folder)))
 
 
@@ -170,12 +167,10 @@ def show(
             title == f"subsets/{of_table.subset}" and planned.subset(of_table.subset).fraction < 1
         )
         print(f"{title}:{'  # one draw per seed' if drawn else ''}")
-        lines = [
-            (f"  {key}: {json.dumps(value)}", source) for key, (value, source) in values.items()
-        ]
+        lines = {f"  {key}: {json.dumps(value)}": source for key, (value, source) in values.items()}
         # Sources are aligned beside the shorter values.
-        width = max((len(line) for line, _ in lines if len(line) <= 60), default=0)
-        for line, source in lines:
+        width = max((len(line) for line in lines if len(line) <= 60), default=0)
+        for line, source in lines.items():
             print(f"{line:{width}}  # {source}")
 
 

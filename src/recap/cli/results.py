@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from recap.cli.frame import Group
-from recap.cli.options import PARAMS, RESULTS, InputsFolder, Paths, print_columns
+from recap.cli.options import PARAMS, RESULTS, InputsFolder, Paths, above_0, print_columns
 from recap.core.errors import (
     ConfigError,
     DataError,
@@ -69,10 +69,11 @@ def figure(
     heading: Annotated[str, "text above the figure", "TEXT"] = "",
 ) -> None:
     """Draw a figure of trained models or of captions, such as attention."""
-    if len(labels) != len(runs):
-        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
-    if len(set(labels)) < len(labels):
-        raise ConfigError(f"two runs have the same label ({', '.join(labels)}); give each its own")
+    if not len(runs) == len(labels) == len(set(labels)):
+        raise ConfigError(
+            f"{len(runs)} runs and {len(labels)} labels ({', '.join(labels)}); give each run its "
+            "own label"
+        )
     from recap.evaluation.figures import DrawnModels, write_figure
 
     drawn = dict(zip(labels, runs, strict=True))
@@ -122,14 +123,12 @@ def _claims_of(
     names = papers_with_claims(params)
     judged = {}
     for text in papers or names:
-        folder = Path(text)
+        folder = Path(text).resolve()
         if text in names or not folder.is_dir():
             judged[text] = paper_claims(params, text, scale=scale, results=results)
         else:
-            paper, _, scale_of_folder = folder.resolve().name.partition("_")
-            judged[paper] = paper_claims(
-                params, paper, scale=scale_of_folder, results=folder.resolve().parent
-            )
+            paper, _, own = folder.name.partition("_")
+            judged[paper] = paper_claims(params, paper, scale=own, results=folder.parent)
     return {"": next(iter(judged.values()))} if len(judged) == 1 else judged
 
 
@@ -175,9 +174,8 @@ def docs(
     from recap.plan.profiles import named_plan
     from recap.report.docs import write_docs
 
-    plans = [named_plan(params, profile, scale=each) for each in scale] or [
-        named_plan(params, profile)
-    ]
+    scales: Sequence[str | None] = scale or [None]
+    plans = [named_plan(params, profile, scale=each) for each in scales]
     print(write_docs(profile, plans, into))
 
 
@@ -205,36 +203,32 @@ def check_published(
         published_runs,
     )
 
-    files = published_runs(into)
-    _fail_on(chain.from_iterable(map(changed_means, files)), str(into))
-    scored = []
-    if inputs:
-        names = sorted({dataset_of(file, into) for file in files})
-        corpora = {}
-        for name in names:
-            try:
-                path = references_corpus(name, params=params, inputs=inputs, fetch=False)
-                corpora[name] = Corpus.read(path)
-            except DataError as error:
-                log.warning(f"{error} (its captions are not scored again)")
-        if names and not corpora:
-            raise MissingData(
-                f"{inputs}: has the captions of no published data set; correct the folder"
-            )
-        scored = [file for file in files if dataset_of(file, into) in corpora]
-        again = progress(scored, name="scored again", unit="run")
-        changed = (changed_scores(file, corpora[dataset_of(file, into)]) for file in again)
-        _fail_on(chain.from_iterable(changed), str(into))
+    names = {file: dataset_of(file, into) for file in published_runs(into)}
+    _fail_on(chain.from_iterable(map(changed_means, names)), str(into))
+    corpora = {}
+    for name in sorted(set(names.values())) if inputs else ():
+        try:
+            path = references_corpus(name, params=params, inputs=inputs or Path(), fetch=False)
+            corpora[name] = Corpus.read(path)
+        except DataError as error:
+            log.warning(f"{error} (its captions are not scored again)")
+    if inputs and names and not corpora:
+        raise MissingData(
+            f"{inputs}: has the captions of no published data set; correct the folder"
+        )
+    scored = [file for file, name in names.items() if name in corpora]
+    again = progress(scored, name="scored again", unit="run")
+    changed = (changed_scores(file, corpora[names[file]]) for file in again)
+    _fail_on(chain.from_iterable(changed), str(into))
     _fail_on(changed_pages(into, params), str(into))
     print(
-        f"{into}: captions and scores of {counted(len(files), 'published run')} and all pages are "
+        f"{into}: captions and scores of {counted(len(names), 'published run')} and all pages are "
         "what they were"
     )
-    if len(scored) < len(files):
-        count = len(files) - len(scored)
+    if len(scored) < len(names):
         print(
-            f"BLEU and METEOR of {count} of them were not scored again; --inputs FOLDER with their "
-            "data does that"
+            f"BLEU and METEOR of {len(names) - len(scored)} of them were not scored again; "
+            "--inputs FOLDER with their data does that"
         )
     else:
         print("All of them were scored again.")
@@ -257,8 +251,6 @@ def show_report(
     """Print finished reports."""
     for file in files:
         for page in _tables(file) if file.is_dir() else [file]:
-            if not page.exists():
-                raise ConfigError(f"{page}: no such report; run the workflow first")
             print(page.read_text(encoding="utf-8"))
 
 
@@ -267,10 +259,7 @@ def _tables(folder: Path) -> list[Path]:
     pages = []
     for table in sorted(folder.glob("tables/*.md")):
         if table.suffixes != [".paper", ".md"]:
-            pages.append(table)
-            captions = folder / "figures" / f"{table.stem}_captions.md"
-            if captions.exists():
-                pages.append(captions)
+            pages += [table, *folder.glob(f"figures/{table.stem}_captions.md")]
     return pages
 
 
@@ -298,7 +287,7 @@ def gallery(
     runs: Annotated[Sequence[str], "as for `recap runs show`; all of one data set", "RUN"],
     *,
     images: Annotated[Paths | None, PHOTOS, {"nargs": "*"}] = None,
-    count: Annotated[int, "size of the random sample of images (200)"] = 200,
+    count: Annotated[int, "size of the random sample of images (200)", above_0(int)] = 200,
     results: Path = RESULTS,
     out: Annotated[Path, "the page (HTML)"],
 ) -> None:
@@ -308,8 +297,6 @@ def gallery(
     from recap.settings.datasets import PICTURES
     from recap.share.tracking_records import find_run, finished_runs
 
-    if count < 1:
-        raise ConfigError("--count: must be 1 or more")
     finished = finished_runs(results)
     compared = [find_run(finished, name) for name in runs]
     systems: dict[str, Path] = {}
@@ -318,10 +305,10 @@ def gallery(
             raise ConfigError(f"{run.key}: was not evaluated, so it has no captions; leave it out")
         systems[run.key if run.name in systems else run.name] = run.scores_folder
     data = compared[0].results / "data" / compared[0].tags["dataset"]
-    own = [data / PICTURES] if (data / PICTURES).exists() else []
-    roots = own if images is None else images
+    if images is None:
+        images = [data / PICTURES] if (data / PICTURES).exists() else []
     write_gallery(
-        systems=systems, corpus=data / "corpus.parquet", images=roots, count=count, out=out
+        systems=systems, corpus=data / "corpus.parquet", images=images, count=count, out=out
     )
 
 
@@ -335,21 +322,16 @@ def show_table(
     reports: Annotated[Path, "folder of the reports (reports)"] = Path("reports"),
 ) -> None:
     """Print a finished table."""
-    pages = sorted(
-        page
-        for page in reports.glob(f"{profile or '*'}/tables/*.md")
-        if not page.match("*.paper.md")
-    )
-    if not pages:
-        raise UnknownName(f"{reports}: no finished table yet")
-    if table is None:
+    every = sorted(reports.glob(f"{profile or '*'}/tables/*.md"))
+    pages = [page for page in every if not page.match("*.paper.md")]
+    if table is None and pages:
         print_columns([[page.stem, page.parts[-3]] for page in pages])
         return
-    matches = [page for page in pages if page.stem == table.replace("/", "_")]
+    name = (table or "").replace("/", "_")
+    matches = [page for page in pages if page.stem == name]
     if not matches:
-        raise UnknownName(
-            f"there is no finished table {table!r}; {nearest(table, {page.stem for page in pages})}"
-        )
+        known = nearest(name, {page.stem for page in pages}) if pages else "none is finished yet"
+        raise UnknownName(f"{reports}: there is no finished table {name!r}; {known}")
     for page in matches:
         if len(matches) > 1:
             print(f"{page}:\n")

@@ -145,12 +145,12 @@ def train_row(
     if "WORLD_SIZE" not in os.environ:
         # Outside files of changed settings, too, which no plan of the workflow has.
         refuse_missing(missing_files(plan, single_jobs(chosen)), plan.profile)
-        workflow, configfile = snakefile("--row"), folder / "profile.yaml"
+        workflow = snakefile("--row")
+        configfile = folder / "profile.yaml"
         write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        every: list[str] = []
+        results: list[str] = []
         for names in inputs.values():
-            every += names
-        results = [file for file in every if file.startswith(f"{plan.files.results}/")]
+            results += [file for file in names if file.startswith(f"{plan.files.results}/")]
         if _snakemake(
             *results, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"
         ):
@@ -243,14 +243,16 @@ def evaluate(
     acquire_gpus(how.device)
     from recap.evaluation.decode import evaluate as evaluate_run
 
-    files: dict[str, Any] = {
-        "corpus": corpus,
-        "vocabulary": vocabulary,
-        "features": features,
-        "model": model,
-    }
     _label(how, series_of(out))
-    evaluate_run(spec=spec, execution=how, out=out, **files)
+    evaluate_run(
+        spec=spec,
+        execution=how,
+        corpus=corpus,
+        vocabulary=vocabulary,
+        features=features,
+        model=model,
+        out=out,
+    )
 
 
 def become_processes(spec: "RunSpec", execution: "ExecutionFile") -> None:
@@ -267,7 +269,7 @@ def become_processes(spec: "RunSpec", execution: "ExecutionFile") -> None:
         python = [sys.executable, "-P", "-m"]  # without the working folder on the path of modules
         each = ["--standalone", "--nproc-per-node", str(spec.processes), "--no-python"]
         words = [*python, "torch.distributed.run", *each, *python, "recap", *sys.argv[1:]]
-        os.execvp(words[0], words)
+        os.execvp(sys.executable, words)
 
 
 def _label(execution: "ExecutionFile", series: str) -> None:
@@ -326,6 +328,13 @@ def import_checkpoint(
         if not (key and equals):
             raise ConfigError(f"--set {change}: write KEY=VALUE, as tau=0.2")
         settings[key] = parse(value, f"--set {key}")
-    files: dict[str, Any] = {"config": config, "vocabulary": vocabulary, "out": out}
     with limited_memory(file):
-        released.import_checkpoint(kind=kind, file=file, dataset=dataset, changes=settings, **files)
+        released.import_checkpoint(
+            kind=kind,
+            file=file,
+            dataset=dataset,
+            changes=settings,
+            config=config,
+            vocabulary=vocabulary,
+            out=out,
+        )

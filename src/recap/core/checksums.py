@@ -29,15 +29,13 @@ def record(*files: Path) -> None:
     Others stay listed as long as they exist.
     """
     folder = files[0].parent
-    sums = {file.name: sha256_file(file) for file in files}
+    own = {file.name: sha256_file(file) for file in files}
     handle = os.open(folder, os.O_RDONLY)
     try:
         lock_descriptor(handle)  # another job that lists its files here takes an instant
-        before = {
-            name: digest for name, digest in recorded(folder).items() if (folder / name).exists()
-        }
-        sums = before | sums
-        write_text(folder / NAME, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
+        sums = sorted((recorded(folder) | own).items())
+        lines = [f"{digest}  {name}\n" for name, digest in sums if (folder / name).exists()]
+        write_text(folder / NAME, "".join(lines))
     finally:
         os.close(handle)
 

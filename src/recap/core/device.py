@@ -62,11 +62,11 @@ def precision_here(wanted: str, device: torch.device) -> str:
         return wanted
     # no clock decides: on one machine a training has the same bytes each time
     unit = bf16_unit(device)
-    log.info(
-        "precision: "
-        f"{'bf16, by ' + unit if unit else 'float32, as this processor has no units for bf16'}"
-    )
-    return "bf16" if unit else "float32"
+    if unit is None:
+        log.info("precision: float32, as this processor has no units for bf16")
+        return "float32"
+    log.info(f"precision: bf16, by {unit}")
+    return "bf16"
 
 
 def bf16_unit(device: torch.device) -> str | None:
@@ -75,9 +75,8 @@ def bf16_unit(device: torch.device) -> str | None:
     Nothing where it emulates them, fifty times as slow.
     """
     if device.type == "cuda":
-        return (
-            "the GPU's units" if torch.cuda.is_bf16_supported(including_emulation=False) else None
-        )
+        has_units = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "the GPU's units" if has_units else None
     if not hasattr(torch.cpu, "get_capabilities"):
         raise ConfigError(
             f"`precision: auto` needs a later torch than {torch.__version__}; say float32 or bf16"

@@ -50,10 +50,11 @@ def parse_json(content: bytes, source: str, kind: Any = Any) -> Any:
     """Return what a JSON text holds; ``source`` says where it is from."""
     try:
         return adapter(kind).validate_python(from_json(content, allow_inf_nan=False))
-    except ValidationError as error:
-        raise DamagedFile(f"{source}: {first_problem(error, kind)}; {_AGAIN}") from error
     except ValueError as error:
-        raise DamagedFile(f"{source}: not valid JSON ({error}); {_AGAIN}") from error
+        problem = f"not valid JSON ({error})"
+        if isinstance(error, ValidationError):
+            problem = first_problem(error, kind)
+        raise DamagedFile(f"{source}: {problem}; {_AGAIN}") from error
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -70,17 +71,15 @@ def parse(text: str, source: str) -> Any:
     """Return the value that a YAML text, from ``source``, is."""
     try:
         return copy.deepcopy(_parsed(text))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{source} line {mark.line + 1}" if mark else source
-        what = " ".join(" ".join(part for part in (error.context, error.problem) if part).split())
-        raise ConfigError(f"{where}: not valid YAML: {what}") from error
-    except (yaml.YAMLError, *_NO_VALUE) as error:
-        raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise ConfigError(
-            f"{source}: its values are nested too deep; write it with fewer levels"
-        ) from error
+    except (yaml.YAMLError, RecursionError, *_NO_VALUE) as error:
+        what = str(error)
+        if isinstance(error, yaml.MarkedYAMLError):
+            mark = error.problem_mark or error.context_mark
+            source += f" line {mark.line + 1}" if mark else ""
+            what = f"{error.context or ''} {error.problem}"
+        elif isinstance(error, RecursionError):
+            what = "its values are nested too deep; write it with fewer levels"
+        raise ConfigError(f"{source}: not valid YAML: {' '.join(what.split())}") from error
 
 
 @lru_cache(maxsize=512)  # a plan reads the same files for every row, and parsing is slow

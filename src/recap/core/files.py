@@ -16,8 +16,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout, lock_descriptor
 
-from recap.core.errors import OF_FILES, DataError, InUse, RecapError, first_line
+from recap.core.errors import OF_FILES, DataError, InUse, RecapError
 from recap.core.log import log
+from recap.core.process import cause
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_DISK = "the disk is full, or has no room for more files; make room and run it again"
@@ -48,22 +49,19 @@ def reading(
         raise
     except FileNotFoundError as error:
         raise absent(f"{path}: no such file; {missing}") from error
-    except OSError as error:
-        if error.errno is not None:
-            raise room(
-                f"{path}: cannot be read ({error.strerror}); name a file that you may read"
-            ) from error
-        # a library's own, such as Pillow's
-        raise broken(f"{path}: {first_line(error)}; {damaged}") from error
-    except UnicodeDecodeError as error:
-        raise broken(f"{path}: is no UTF-8 (byte {error.start}); {damaged}") from error
-    except MemoryError as error:
-        raise broken(
-            f"{path}: needs more memory than there is; {damaged}, or raise `ulimit -d`"
-        ) from error
     except Exception as error:
         log.debug(f"{path}", exc_info=True)
-        raise broken(f"{path}: {type(error).__name__}: {first_line(error)}; {damaged}") from error
+        kind = broken
+        reason = f"{type(error).__name__}: {cause(error)}"
+        remedy = damaged
+        if isinstance(error, UnicodeDecodeError):
+            reason = f"is no UTF-8 (byte {error.start})"
+        # a library's own, such as Pillow's, has no number
+        elif isinstance(error, OSError) and error.errno is not None:
+            kind = room
+            reason = f"cannot be read ({error.strerror})"
+            remedy = "name a file that you may read"
+        raise kind(f"{path}: {reason}; {remedy}") from error
 
 
 @contextmanager
@@ -75,23 +73,28 @@ def writing(path: str | Path) -> Iterator[None]:
     path = Path(path)
     try:
         yield
-    except RecapError:
-        raise
     except Exception as error:
-        code = getattr(error, "errno", None)
-        name = getattr(error, "filename", None)
-        folder = next(folder for folder in path.absolute().parents if folder.exists())
-        # Libraries that write past Python say a full disk in their own ways (torch: RuntimeError).
-        if code in _FULL or (code is None and shutil.disk_usage(folder).free < _ROOM):
-            raise RecapError(f"{path}: {_FULL_DISK}") from error
-        place = path if name is None else Path(os.fsdecode(name))  # failed writes name no file
-        part = place.parent == path.parent and place.name.startswith(f".{path.name}.")
-        if code is None or not (part or place == path or place in path.parents):
+        problem = None if isinstance(error, RecapError) else _refusal(error, path)
+        if problem is None:
             raise
-        reason = os.strerror(code).lower()
-        raise RecapError(
-            f"{path}: cannot be written ({reason}); mend that, or name another place"
-        ) from error
+        raise RecapError(f"{path}: {problem}") from error
+
+
+def _refusal(error: Exception, path: Path) -> str | None:
+    """Return what the disk refused while a file was written; None: it refused nothing of it."""
+    code = getattr(error, "errno", None)
+    # Libraries that write past Python say a full disk in their own ways (torch: RuntimeError).
+    if code is None:
+        folder = next(folder for folder in path.absolute().parents if folder.exists())
+        return _FULL_DISK if shutil.disk_usage(folder).free < _ROOM else None
+    if code in _FULL:
+        return _FULL_DISK
+    # failed writes name no file
+    place = Path(os.fsdecode(getattr(error, "filename", None) or path))
+    part = place.parent == path.parent and place.name.startswith(f".{path.name}.")
+    if not (part or place == path or place in path.parents):
+        return None
+    return f"cannot be written ({os.strerror(code).lower()}); mend that, or name another place"
 
 
 @contextmanager

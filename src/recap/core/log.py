@@ -45,9 +45,10 @@ def configure(level: str = "info", file: Path | None = None) -> None:
     # MLflow, Alembic and Snakemake set up the root logger, which would print each line again
     log.propagate = False
     log.addHandler(Terminal())
-    file = file or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    if file is None:
+    name = file or os.environ.get(VARIABLE)
+    if not name:
         return
+    file = Path(name)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(file, encoding="utf-8", errors="replace")
@@ -131,9 +132,9 @@ def progress(
     return _bar(items, name, total=total, unit=unit)
 
 
-def byte_bar(name: str, *, total: int | None) -> Any:
-    """Return a bar of bytes, or lines instead; ``update`` moves it and ``close`` ends it."""
-    return _bar(None, name, total=total, unit="B", unit_scale=True, unit_divisor=1024)
+def byte_bar(*, total: int | None) -> Any:
+    """Return a bar of fetched bytes, or lines; ``update`` moves it and ``close`` ends it."""
+    return _bar(None, "fetch", total=total, unit="B", unit_scale=True, unit_divisor=1024)
 
 
 def _bar(
@@ -147,11 +148,9 @@ def _bar(
     # Jobs of a workflow share one terminal, so they print lines, too.
     if sys.stderr.isatty() and not in_workflow():
         return tqdm(items, desc=shown(name), mininterval=0.5, file=sys.stderr, **options)
-    rest = (
-        "{n_fmt} of {total_fmt}{unit}, {remaining} left"
-        if total
-        else "{n_fmt}{unit}, {elapsed} so far"
-    )
+    rest = "{n_fmt}{unit}, {elapsed} so far"
+    if total:
+        rest = "{n_fmt} of {total_fmt}{unit}, {remaining} left"
     options |= {"delay": _FIRST_LINE, "mininterval": _SPACING, "miniters": 1, "leave": False}
     # A name may hold braces, which are tqdm's own marks.
     return tqdm(items, desc=name, bar_format="{desc}: " + rest, file=_Lines(), **options)

@@ -205,14 +205,11 @@ def limited_memory(*weights: Path) -> Iterator[None]:
         log.info("files from outside may take any memory: this system has no limit for it")
     elif soft == resource.RLIM_INFINITY:
         half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-        limit = max(
-            half,
-            LEAST_MEMORY + _COPIES * sum(file.stat().st_size for file in weights if file.is_file()),
-        )
-        resource.setrlimit(
-            resource.RLIMIT_DATA,
-            (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard),
-        )
+        size = sum(file.stat().st_size for file in weights if file.is_file())
+        limit = max(half, LEAST_MEMORY + _COPIES * size)
+        if hard != resource.RLIM_INFINITY:
+            limit = min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     try:
         yield
     finally:
@@ -228,8 +225,6 @@ def out_of_memory(error: BaseException) -> bool:
 
 def cause(error: BaseException) -> str:
     """Return why a file cannot be read, for a sentence."""
-    return (
-        "it needs more memory than a file from outside gets"
-        if out_of_memory(error)
-        else first_line(error)
-    )
+    if out_of_memory(error):
+        return "it needs more memory than a file from outside gets"
+    return first_line(error)

@@ -12,7 +12,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_WAITING = 8  # batches of items that wait at most for others of their key
+WAITING = 8  # batches of items that wait at most for others of their key
 
 
 def prefetch(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
@@ -65,12 +65,11 @@ def batched_by_key(
     *,
     key: Callable[[Item], Hashable] = lambda item: None,
     weight: Callable[[Item], int] = lambda item: 1,
-    most: int | None = None,
 ) -> Iterator[list[Item]]:
     """Yield items of one key in lists whose weights reach ``size``.
 
-    When ``most`` items wait for others of their key, those that wait with the oldest one are
-    yielded as they are.
+    When `WAITING` times as many items wait for others of their key, those that wait with the oldest
+    one are yielded as they are.
     """
     waiting: dict[Hashable, list[Item]] = {}  # the key of the oldest item is first
     for item in items:
@@ -78,6 +77,6 @@ def batched_by_key(
         batch.append(item)
         if sum(map(weight, batch)) >= size:
             yield waiting.pop(key(item))
-        elif sum(map(len, waiting.values())) == (most or _WAITING * size):
+        elif sum(map(len, waiting.values())) == WAITING * size:
             yield waiting.pop(next(iter(waiting)))
     yield from waiting.values()

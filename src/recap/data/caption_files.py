@@ -24,7 +24,7 @@ from recap.core.process import limited_memory
 from recap.data.corpus import Corpus
 from recap.data.datasets.scene_captions import describe
 from recap.data.datasets.scenes import distinct_scenes
-from recap.data.files.entries import csv_rows, read_jsons
+from recap.data.files.entries import Entry, String, csv_rows, parsed, read_jsons
 from recap.data.tokenizer import is_storable, tokenize
 from recap.settings.models import LanguageModel, SceneTexts
 
@@ -58,13 +58,8 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
             raise DataError(
                 f"{where}: image {image} has a caption above; give one caption per image"
             )
-        if "caption" not in fields:
-            raise DataError(
-                f"{where}: has no caption, only {', '.join(entry):.100}; call its key 'caption'"
-            )
-        captions[image] = _text(fields["caption"], f"{where}: the caption of image {image}")
-    missing = [image for image in wanted if image not in captions]
-    if missing:
+        captions[image] = _text(fields.get("caption"), f"{where}: the caption of image {image}")
+    if missing := [image for image in wanted if image not in captions]:
         raise DataError(
             f"{path}: no caption of image {missing[0]} ({len(missing):,} of {len(wanted):,} images "
             f"of the split {split!r} have none); scores of a part are not comparable, so add them"
@@ -85,7 +80,8 @@ def _text(value: Any, what: str) -> str:
     if isinstance(caption, str) and is_storable(caption) and len(caption) <= MAX_CHARACTERS:
         return caption
     raise DataError(
-        f"{what}, {value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters"
+        f"{what}, {value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters under "
+        "the key 'caption'"
     )
 
 
@@ -113,29 +109,34 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         rows = csv_rows(path, ",;\t|", skipinitialspace=True)
         columns = next(rows)[1]
         names = _fields([(column, "") for column in columns], f"{path}: line 1")
-        if not {"caption"} < set(names):
+        if "caption" not in names or len(names) < 2:
             raise DataError(
                 f"{path}: line 1: the columns must be image_id (or file) and caption, but are "
                 f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
             )
-        yield from (
-            (f"{path}: line {line}", dict(zip(columns, cells, strict=True))) for line, cells in rows
-        )
+        for line, cells in rows:
+            yield f"{path}: line {line}", dict(zip(columns, cells, strict=True))
         return
     entries = _json_values(path, text)
-    first = entries[0]
-    if len(entries) == 1 and isinstance(first, list):
-        entries = first
-    elif len(entries) == 1 and isinstance(first.get("annotations"), list):
-        entries = first["annotations"]
-    elif len(entries) == 1 and "caption" not in _fields(first.items(), str(path)):
-        entries = [{"image_id": key, "caption": value} for key, value in first.items()]
+    if len(entries) == 1:
+        entries = _entries_of(entries[0], str(path))
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
             raise DataError(
                 f"{path}: entry {number}: {entry!r:.60} has no image_id and caption; give {_FORMS}"
             )
         yield f"{path}: entry {number}", entry
+
+
+def _entries_of(value: Any, where: str) -> list[Any]:
+    """Return the entries that the one value of a JSON file stands for."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value.get("annotations"), list):
+        return list(value["annotations"])
+    if "caption" in _fields(value.items(), where):
+        return [value]
+    return [{"image_id": key, "caption": text} for key, text in value.items()]
 
 
 def _json_values(path: Path, text: str) -> list[Any]:
@@ -195,26 +196,19 @@ class _Images:
         values = {key: fields[key] for key in _KEYS if fields.get(key) not in (None, "")} or {
             "id": fields.get("id")
         }
-        candidates = [
-            self._candidates(str(value), by_id=key.endswith("id")) for key, value in values.items()
-        ]
-        shown = " and ".join(f"{value!r:.60}" for value in values.values())
-        if not all(candidates):
-            raise DataError(
-                f"{where}: {shown}: no such image in data set {self._dataset!r}; give its number "
-                f"as image_id, or as file a name like {next(reversed(self._pictures), '')!r}"
-            )
-        images = set.intersection(*candidates)
+        images = set.intersection(
+            *(self._candidates(str(value), key.endswith("id")) for key, value in values.items())
+        )
         if len(images) != 1:
-            problem = (
-                "names several images; add the folder"
-                if images
-                else "are different images; correct one"
+            raise DataError(
+                f"{where}: {' and '.join(f'{value!r:.60}' for value in values.values())} are "
+                f"{len(images) or 'no'} images of data set {self._dataset!r}, where one is "
+                "needed; give its number as image_id, or as file a name with its folder like "
+                f"{next(reversed(self._pictures), '')!r}"
             )
-            raise DataError(f"{where}: {shown} {problem}")
         return images.pop()
 
-    def _candidates(self, text: str, *, by_id: bool) -> set[int]:
+    def _candidates(self, text: str, by_id: bool) -> set[int]:
         if by_id and (whole := _WHOLE.fullmatch(text)):
             return self._ids.get(whole[1], set())
         folders = text.replace("\\", "/").split("/")
@@ -259,15 +253,11 @@ def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
     Words as `tokenize` gives them.
     """
     own = {" ".join(tokens) for tokens in Corpus.read(corpus).token_lists()}
-    every = chain(
-        chain.from_iterable(read_texts(inputs / name) for name in spec.texts),
-        _of_scenes(spec.scenes),
-    )
-    # in order, each once
+    every = [read_texts(inputs / name) for name in spec.texts]
     count = 0
     shared = 0
-    texts = dict[str, None]()
-    for text in every:
+    texts: dict[str, None] = {}  # in order, each once
+    for text in chain(*every, _of_scenes(spec.scenes)):
         count += 1
         words = " ".join(tokenize(text))
         if words and words in own:
@@ -288,17 +278,21 @@ def _of_scenes(spec: SceneTexts | None) -> Iterator[str]:
         yield from describe(scene, random=generator(spec.seed, "captions", number))
 
 
+class _Annotation(Entry):
+    caption: String
+
+
+class _Annotations(Entry):
+    annotations: list[_Annotation]
+
+
 def read_texts(path: Path) -> Iterator[str]:
     """Yield the texts of a file: .txt, .tsv (either also .gz), COCO's .json or .zip."""
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix in (".json", ".zip"):
-        for name, content in read_jsons(path, "captions_*.json").items():
-            try:
-                yield from (str(entry["caption"]) for entry in content["annotations"])
-            except (KeyError, TypeError) as error:
-                raise DataError(
-                    f"{path}: {name} holds no annotations with captions ({error}); name COCO's"
-                ) from error
+        for name, content in read_jsons(path).items():
+            for entry in parsed(_Annotations, content, f"{path}: {name}").annotations:
+                yield entry.caption
         return
     if suffix not in (".txt", ".tsv"):
         raise DataError(
@@ -313,4 +307,5 @@ def read_texts(path: Path) -> Iterator[str]:
         ),
         (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines,
     ):
-        yield from (line.partition("\t")[0] if suffix == ".tsv" else line for line in lines)
+        for line in lines:
+            yield line.partition("\t")[0] if suffix == ".tsv" else line

@@ -60,35 +60,34 @@ def write_card(*, name: str, corpus: Path, counts: Path | None, out: Path) -> No
     words = []
     for threshold in THRESHOLDS:
         size = sum(count >= threshold for count in train.words.values())
-        unknown = [
-            f"{100 * counted.unknown(train, threshold):.2f} %" for counted in splits.values()
-        ]
-        words.append([str(threshold), f"{size:,}", *unknown])
-    percents = [f"{percent} %" for percent in PERCENTILES]
-    parts = [f"# Corpus card: {name}\n\nKind `{table.kind}`, source {table.source_sha256[:16]}, "]
-    parts.append(f"split {table.split_hash[:16]}. A caption's length is its number of words.\n")
+        words.append([str(threshold), f"{size:,}"])
+        for counted in splits.values():
+            words[-1].append(f"{100 * counted.unknown(train, threshold):.2f} %")
+    source = ""
     if counts is not None:
         checksums.check(counts)
-        parts.append(f"\n## From the source to the corpus\n\n{counts.read_text(encoding='utf-8')}")
-    parts.append("\n## Captions\n\n")
-    parts.append(_table(["split", "images", "captions", "mean length", "sd", *percents], lengths))
-    parts.append(
-        "\n## Vocabulary\n\nWords of the training captions, and the share of words that become "
-        "`<unk>`.\n\n"
+        source = f"\n## From the source to the corpus\n\n{counts.read_text(encoding='utf-8')}"
+    percents = [f"{percent} %" for percent in PERCENTILES]
+    unknown = [f"unknown in {split}" for split in splits]
+    write_text(
+        out,
+        f"# Corpus card: {name}\n\n"
+        f"Kind `{table.kind}`, source {table.source_sha256[:16]}, split {table.split_hash[:16]}. "
+        f"A caption's length is its number of words.\n{source}"
+        "\n## Captions\n\n"
+        f"{_table(['split', 'images', 'captions', 'mean length', 'sd', *percents], lengths)}"
+        "\n## Vocabulary\n\n"
+        "Words of the training captions, and the share of words that become `<unk>`.\n\n"
+        f"{_table(['seen at least', 'words', *unknown], words)}"
+        "\n## Parts of speech\n\n"
+        f"{len(train.sample):,} training captions, evenly spread. {shares(train.sample)}\n",
     )
-    parts.append(
-        _table(["seen at least", "words", *(f"unknown in {split}" for split in splits)], words)
-    )
-    parts.append("\n## Parts of speech\n\n")
-    parts.append(
-        f"{len(train.sample):,} training captions, evenly spread. {shares(train.sample)}\n"
-    )
-    write_text(out, "".join(parts))
     checksums.record(out)
 
 
 def count_splits(corpus: Corpus) -> dict[str, Split]:
     """Return the counts of each split that has captions, and a sample of them, evenly spread."""
+    corpus.rows("train")  # refuses a corpus without training captions
     every = -(-len(corpus.image_id) // TAGGED)
     splits = {}
     for split in corpus.present():
@@ -98,10 +97,6 @@ def count_splits(corpus: Corpus) -> dict[str, Split]:
             counted.words.update(map(str.lower, words))
             if number % every == 0:
                 counted.sample.append(words)
-    if "train" not in splits:
-        raise DataError(
-            f"{corpus.path}: the split 'train' has no captions; correct the annotations"
-        )
     return splits
 
 
@@ -125,7 +120,10 @@ def check_overlap(*, corpus: Path, images: Sequence[Path] = ()) -> dict[str, int
     for image, file in progress(
         table.files().items(), name="pictures", unit="pictures", total=len(split_of)
     ):
-        for key in [file, *([hashlib.sha256(source.read(file)).digest()] if source else [])]:
+        keys: list[object] = [file]
+        if source is not None:
+            keys.append(hashlib.sha256(source.read(file)).digest())
+        for key in keys:
             split, first = first_with.setdefault(key, (split_of[image], file))
             if split != split_of[image]:
                 shared.append(f"{file} ({split_of[image]}) is {first} ({split})")

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -86,14 +87,16 @@ def build_corpus(
     )
     read: Reader = resolve(checked.reader)
     captions, source, drawn_from = read(checked, inputs=Path(inputs), out=Path(out), name=name)
-    about: dict[str, Any] = {
-        "dataset": name,
-        "kind": checked.kind,
-        "source_sha256": source,
-        "drawn_from": drawn_from,
-    }
-    about |= {"upright": checked.upright, "complete": not isinstance(checked, PicturesAlone)}
-    write_corpus(captions, Path(out) / CORPUS, **about)
+    write_corpus(
+        captions,
+        Path(out) / CORPUS,
+        dataset=name,
+        kind=checked.kind,
+        source_sha256=source,
+        drawn_from=drawn_from,
+        upright=checked.upright,
+        complete=not isinstance(checked, PicturesAlone),
+    )
     checksums.record(*(Path(out) / file for file in (CORPUS, *checked.products)))
     if whole := checked.known_counts():
         warn_of_part(name, len(Corpus.read(Path(out) / CORPUS).image_ids()), whole.images, "images")
@@ -153,18 +156,14 @@ def write_corpus(
                         f"{wrong}; correct the annotations"
                     )
                 last = row.caption_id
-            columns: dict[str, list[Any]] = {}
-            for name in COLUMNS:
-                columns[name] = [getattr(row, name) for row in group]
-            images.append(np.array(columns["image_id"], np.int64))
-            codes.append(np.array([SPLITS.index(split) for split in columns["split"]], np.int8))
+            images.append(np.array([row.image_id for row in group], np.int64))
+            codes.append(np.array([SPLITS.index(row.split) for row in group], np.int8))
             # A caption stays one line for the tokenizers behind, which read one a line.
-            raw = columns["caption"]
-            columns["caption"] = [one_line(text) for text in columns["caption"]]
-            changed += sum(map(str.__ne__, raw, columns["caption"]))
-            writer.write_table(
-                pa.table(list(columns.values()), schema=schema()), row_group_size=ROWS
-            )
+            lines = [one_line(row.caption) for row in group]
+            changed += sum(row.caption != line for row, line in zip(group, lines, strict=True))
+            columns = {name: list(map(attrgetter(name), group)) for name in COLUMNS}
+            columns["caption"] = lines
+            writer.write_table(pa.table(columns, schema=schema()), row_group_size=ROWS)
         splits = np.concatenate(codes)
         about["split_hash"] = _split_hash(np.concatenate(images), splits, dataset)
         if complete:
@@ -197,8 +196,6 @@ def _check_splits(codes: np.ndarray, dataset: str) -> None:
 
 def _split_hash(images: np.ndarray, codes: np.ndarray, dataset: str) -> str:
     """Return the ``value_hash`` of the sorted pairs of image and split, a piece at a time."""
-    if not len(images):
-        raise DataError(f"{dataset}: no captions to write; correct the annotations")
     unique, first = np.unique(images, return_index=True)
     splits = codes[first]  # of each image
     twice = images[splits[np.searchsorted(unique, images)] != codes]
@@ -274,14 +271,11 @@ class Corpus(_About):
         """Return the row numbers of a split (without one: all), int64, by caption id."""
         if split is None:
             return np.arange(len(self.image_id))
-        if split not in SPLITS:
-            raise DataError(f"{self.path}: no such split as {split!r}; {nearest(split, SPLITS)}")
-        rows = np.flatnonzero(self.codes == SPLITS.index(split))
-        if not len(rows):
+        if split not in self.present():
             raise DataError(
-                f"{self.path}: the split {split!r} has no images; correct the annotations"
+                f"{self.path}: the split {split!r} has no images; {nearest(split, self.present())}"
             )
-        return rows
+        return np.flatnonzero(self.codes == SPLITS.index(split))
 
     def present(self) -> list[str]:
         """Return the splits that have captions."""

@@ -55,16 +55,10 @@ def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) 
     if fetched is not None:
         return _corpus(dataset, fetched, cache_folder())
     groups = [" with ".join(source.outside_files()) for source in [settings, *known]]
-    files = " or ".join(dict.fromkeys(groups))
-    if not known:
-        remedy = "a corpus.parquet with --corpus"
-    elif fetch:
-        remedy = "try --fetch again later"
-    else:
-        remedy = "download them with --fetch"
+    remedy = "download them with --fetch" if known else "a corpus.parquet with --corpus"
     raise DataError(
-        f"--dataset {dataset}: its captions ({files}) are neither in {inputs} nor in "
-        f"{cache_folder()}; give their folder with --inputs, or {remedy}"
+        f"--dataset {dataset}: its captions ({' or '.join(dict.fromkeys(groups))}) are neither in "
+        f"{inputs} nor in {cache_folder()}; give their folder with --inputs, or {remedy}"
     )
 
 

@@ -77,8 +77,6 @@ def draw_subset(
         "fraction": fraction,
         "unit": unit,
         "seed": seed,
-    }
-    values |= {
         "caption_ids": source.caption_id[rows].tolist(),
         "image_ids": np.unique(source.image_id[rows]).tolist(),
     }
@@ -92,13 +90,13 @@ def read_subset(path: str | Path) -> dict[str, Any]:
     """Read a subset file and verify its hash."""
     checksums.check(Path(path))
     values: dict[str, Any] = read_json(path, dict[str, Any])
-    rest = {key: value for key, value in values.items() if key != "hash"}
-    if values.get("hash") != value_hash(rest):
+    known = values.pop("hash", None)
+    if known != value_hash(values):
         raise DamagedData(
             f"{path}: the ids do not match their hash; delete it and repeat the command that makes "
             "it"
         )
-    return values
+    return {**values, "hash": known}
 
 
 @dataclass(frozen=True)
@@ -128,12 +126,7 @@ def write_wanted(datasets: Mapping[str, WebDraws], *, rows: int, out: Path) -> N
     wanted = np.zeros(rows, bool)
     for name, web in datasets.items():
         lines = WebSample(rows, web.held_out, web.seed, web.survival)
-        # The draws of one unit and seed are nested: the largest has all rows.
-        largest = {
-            (draw.unit, draw.seed): draw
-            for draw in sorted(web.draws, key=lambda draw: draw.fraction)
-        }
-        for draw in (None, *largest.values()):
+        for draw in (None, *web.draws):
             wanted[rows_to_fetch(lines, draw, dataset=name)] = True
     _write_numbers(out, np.flatnonzero(wanted))
 
@@ -173,15 +166,10 @@ def rows_with_pictures(
     count = _size(lines, draw)
     chosen = [row for row in order if row in present][:count]
     if len(chosen) < count:
-        what = (
-            "the validation split"
-            if draw is None
-            else f"{draw.fraction:g} of the rows with seed {draw.seed}"
-        )
         raise DataError(
-            f"{dataset}: {len(chosen)} of the {len(order)} rows that are asked for to draw {what} "
-            f"have a picture, {count} are needed; lower `survival` of the data set and run "
-            "again, which fetches more"
+            f"{dataset}: {len(chosen)} of the {len(order)} rows that are asked for to draw "
+            f"{draw or 'the validation split'} have a picture, {count} are needed; lower "
+            "`survival` of the data set and run again, which fetches more"
         )
     return chosen
 
@@ -204,30 +192,18 @@ def write_used(
     images = [source.image_id[source.split != "train"] for source in sources.values()]
     for path in subsets:
         drawn = read_subset(path)
-        if drawn["dataset"] not in sources:
-            raise DataError(
-                f"{path}: drawn from {drawn['dataset']!r}, whose corpus is not given; add it to "
-                "--corpus"
-            )
-        images.append(
-            np.array(sources[drawn["dataset"]].image_ids_of(drawn["caption_ids"]), np.int64)
-        )
-    folders = tuple(f"{part}/" for part in parts)
-    for source in sources.values() if parts else ():
-        images.append(
-            np.array(
-                [image for image, file in source.files().items() if file.startswith(folders)],
-                np.int64,
-            )
-        )
+        own = sources[drawn["dataset"]].image_ids_of(drawn["caption_ids"])
+        images.append(np.array(own, np.int64))
+    if parts:
+        folders = tuple(f"{part}/" for part in parts)
+        files = next(iter(sources.values())).files()
+        captioned = [image for image, file in files.items() if file.startswith(folders)]
+        images.append(np.array(captioned, np.int64))
     _write_numbers(out, np.unique(np.concatenate(images)))
 
 
 def read_used(path: Path) -> list[int]:
-    """Return the ids of a list of images, ascending."""
+    """Return the ids of a list of images."""
     checksums.check(path)
     with reading(path, DataError, damaged="delete it and repeat the command that makes it"):
-        ids = [int(line) for line in path.read_text(encoding="ascii").splitlines()]
-        if not ids or not bool((np.diff(ids) > 0).all()):
-            raise ValueError("its image ids do not rise")
-    return ids
+        return [int(line) for line in path.read_text(encoding="ascii").splitlines()]

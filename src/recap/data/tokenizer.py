@@ -44,12 +44,8 @@ def tokenize(caption: str) -> list[str]:
 @cache
 def marks() -> str:
     """Return the combining marks of all scripts, such as the vowels of Hindi."""
-    characters = map(chr, range(0x300, 0x20000))
-    return "".join(
-        c
-        for c in characters
-        if unicodedata.category(c) in ("Mn", "Mc") and c not in _VARIATION_SELECTORS
-    )
+    characters = {chr(code) for code in range(0x300, 0x20000)} - _VARIATION_SELECTORS
+    return "".join(c for c in sorted(characters) if unicodedata.category(c) in ("Mn", "Mc"))
 
 
 def clean_tokens(tokens: Sequence[str]) -> list[str]:

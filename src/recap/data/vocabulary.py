@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from recap.core import checksums
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DamagedData, DataError, MissingData, first_line
+from recap.core.errors import DamagedData, DataError, first_line
+from recap.core.files import reading
 from recap.core.hashing import value_hash
 from recap.data.corpus import Corpus
 from recap.settings.base import HUB
@@ -58,15 +59,8 @@ class AnyVocabulary(ABC):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``."""
-        numbers = []
-        for number in takewhile(lambda number: number != EOS, map(int, ids)):
-            if not 0 <= number < len(self):
-                raise DataError(
-                    f"id {number} is not in the vocabulary of {len(self)}; use the one it was "
-                    "trained with"
-                )
-            if number not in (PAD, BOS):
-                numbers.append(number)
+        before = takewhile(lambda number: number != EOS, map(int, ids))
+        numbers = [number for number in before if number not in (PAD, BOS)]
         parts: list[str] = []
         for unknown, group in groupby(numbers, key=lambda number: number == UNK):
             places = [number - len(SPECIAL) for number in group]
@@ -128,11 +122,8 @@ class Vocabulary(AnyVocabulary):
 # ---- byte pairs
 
 SPACE = "\u0120"  # as byte pairs spell it
-_EVERY_BYTE = "".join(
-    map(
-        chr, (*range(256), *range(0x100, 0x800, 64), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF)
-    )
-)
+# letters whose UTF-8 has every byte that one can have
+_EVERY_BYTE = "".join(map(chr, [*range(0x800), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF]))
 # GPT-2's pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
 SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
 
@@ -162,11 +153,10 @@ class BytePairVocabulary(AnyVocabulary):
     def rows(self) -> list[int]:
         """The row of GPT-2's word table for every id, so that its weights can be taken over."""
         numbers = self.tokenizer.get_vocab()
-        missing = [piece for piece in SPECIAL_PIECES if piece not in numbers]
-        if missing:
+        if not numbers.keys() >= {*SPECIAL_PIECES}:
             raise DataError(
-                f"byte pairs: there is no piece {missing[0]!r}, so they are not GPT-2's; take its "
-                "files"
+                f"byte pairs: one of the pieces {', '.join(SPECIAL_PIECES)} is missing, so they "
+                "are not GPT-2's; take its files"
             )
         return [*(numbers[piece] for piece in SPECIAL_PIECES), *self._pieces]
 
@@ -188,21 +178,15 @@ class BytePairVocabulary(AnyVocabulary):
         pieces = self.tokenizer.encode(" ".join(tokens).lower(), add_special_tokens=False)
         end = len(pieces.ids)
         if end > self.max_length:
-            starts = [
-                place
-                for place in range(1, self.max_length + 1)
-                if pieces.tokens[place].startswith(SPACE)
-            ]
-            end = starts[-1] if starts else self.max_length
-        return [self._ids.get(number, UNK) for number in pieces.ids[:end]]
+            end = self.max_length
+            while end and not pieces.tokens[end].startswith(SPACE):
+                end -= 1
+        return [self._ids.get(number, UNK) for number in pieces.ids[: end or self.max_length]]
 
     def text(self, places: list[int]) -> str:
         """Return the pieces as they spell each other."""
-        return str(
-            self.tokenizer.decode(
-                [self._pieces[place] for place in places], skip_special_tokens=False
-            )
-        )
+        numbers = [self._pieces[place] for place in places]
+        return str(self.tokenizer.decode(numbers, skip_special_tokens=False))
 
 
 def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:
@@ -211,21 +195,20 @@ def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVo
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     rule = BytePairRule(kind="bpe", tokenizer=source, max_length=max_length)
-    files = [inputs / file for file in rule.outside_files()]
-    for file in files:
-        if not file.is_file():
-            raise MissingData(
-                f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, "
-                "or say `tokenizer: hub:openai-community/gpt2@COMMIT`"
-            )
-    if len(files) == 2:
+    files = [inputs / file for file in rule.outside_files()] or [_from_hub(source)]
+    with reading(
+        files[0],
+        DataError,
+        missing="fetch GPT-2's vocab.json and merges.txt, or name `hub:openai-community/gpt2`",
+    ):
+        content = files[0].read_bytes()
+    if len(files) == 1:
+        tokenizer = _of_json(content, files[0])
+    else:
         with _one_sentence(files[0].parent):
-            tokenizer = Tokenizer(models.BPE.from_file(str(files[0]), str(files[1])))
+            tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
             tokenizer.decoder = decoders.ByteLevel()
-    else:
-        path = files[0] if files else _from_hub(source.removeprefix(HUB))
-        tokenizer = _of_json(path.read_bytes(), path)
     return BytePairVocabulary(tokenizer, rule.model_dump())
 
 
@@ -260,15 +243,15 @@ def _one_sentence(path: str | Path) -> Iterator[None]:
 
 
 def _from_hub(name: str) -> Path:
-    """Return the tokenizer.json of NAME or NAME@REVISION."""
+    """Return the tokenizer.json of hub:NAME or hub:NAME@REVISION."""
     from huggingface_hub import hf_hub_download
 
-    repository, _, revision = name.partition("@")
+    repository, _, revision = name.removeprefix(HUB).partition("@")
     try:
         return Path(hf_hub_download(repository, "tokenizer.json", revision=revision or None))
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
         raise DataError(
-            f"{HUB}{name}: cannot be fetched ({first_line(error)}); without a network, name a "
+            f"{name}: cannot be fetched ({first_line(error)}); without a network, name a "
             "folder with vocab.json and merges.txt"
         ) from error
 
@@ -300,8 +283,7 @@ class CaptionIds(Mapping[int, list[list[int]]]):
         ids = sorted(captions)
         rows = list(chain.from_iterable(captions[image] for image in ids))
         counts = np.fromiter((len(captions[image]) for image in ids), np.int64, len(ids))
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        tokens = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
+        lengths, tokens = joined(rows)
         return cls(np.array(ids, np.int64), _starts(counts), _starts(lengths), tokens)
 
     @classmethod
@@ -350,6 +332,12 @@ class CaptionIds(Mapping[int, list[list[int]]]):
         return high - low, self.tokens[ranges(low, high)]
 
 
+def joined(captions: Sequence[Sequence[int]]) -> tuple[Ints, NDArray[np.int32]]:
+    """Return the lengths [R] and tokens [N] of captions."""
+    lengths = np.fromiter(map(len, captions), np.int64, len(captions))
+    return lengths, np.fromiter(chain.from_iterable(captions), np.int32, int(lengths.sum()))
+
+
 def padded(lengths: Ints, tokens: NDArray[np.integer], *, longest: int) -> Ints:
     """Return captions of lengths [R] and tokens [N] as [R, longest], zeros after their tokens."""
     captions = np.zeros((len(lengths), longest), np.int64)
@@ -386,14 +374,11 @@ def load_vocabulary(path: str | Path) -> AnyVocabulary:
     checksums.check(Path(path))
     saved: _Saved = read_json(path, _Saved)
     rule = saved.rule.model_dump()
-    words = saved.words or []
+    vocabulary: AnyVocabulary = Vocabulary(saved.words or [], rule)
     if isinstance(saved.rule, BytePairRule):
-        vocabulary: AnyVocabulary = BytePairVocabulary(
-            _of_json(json.dumps(saved.tokenizer).encode(), path), rule
-        )
-    else:
-        vocabulary = Vocabulary(words, rule)
-    if vocabulary.hash != saved.hash or len(set(words)) < len(words):
+        tokenizer = _of_json(json.dumps(saved.tokenizer).encode(), path)
+        vocabulary = BytePairVocabulary(tokenizer, rule)
+    if vocabulary.hash != saved.hash:
         raise DamagedData(
             f"{path}: its tokens do not match their hash; delete it and repeat the command that "
             "makes it"

@@ -40,7 +40,6 @@ class NonFiniteLogits(TrainingError):
             f"the model gave a log-probability that is NaN, at token {position}; its weights are "
             "of no use"
         )
-        self.position = position  # of tokens, counted from 1
         self.images = images  # by their index in the batch
 
 

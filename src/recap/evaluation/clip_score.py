@@ -63,7 +63,7 @@ class ClipScore(Metric):
             )
             raise MetricError(f"CLIPScore needs a CLIP, and {FOLDER} {lack}; set it to {where}")
         clip = Clip(Path(folder))
-        picture = captions.picture if captions.pictures else _pictures(captions)
+        picture = captions.pictures or _pictures(captions)
         self._sha256 = clip.sha256
         per_image: dict[str, dict[int, float]] = {name: {} for name in self.names}
         for first in progress(
@@ -124,13 +124,13 @@ class Clip:
         import torch
 
         most = self.model.config.text_config.max_position_embeddings
-        options: dict[str, Any] = {
-            "padding": True,
-            "truncation": True,
-            "max_length": most,
-            "return_tensors": "pt",
-        }
-        words = self.tokenizer([PROMPT + text for text in texts], **options)
+        words = self.tokenizer(
+            [PROMPT + text for text in texts],
+            padding=True,
+            truncation=True,
+            max_length=most,
+            return_tensors="pt",
+        )
         pixels = self.processor(images=pictures, return_tensors="pt")
         with torch.inference_mode():
             out = self.model(**words.to(self.device), **pixels.to(self.device))

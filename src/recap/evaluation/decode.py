@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -15,8 +16,8 @@ import torch
 
 from recap.core.checksums import record
 from recap.core.device import select_device
-from recap.core.documents import write_json
-from recap.core.errors import ConfigError, DataError
+from recap.core.documents import read_json, write_json
+from recap.core.errors import ConfigError, DataError, RecapError
 from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log, progress
@@ -51,6 +52,14 @@ class Candidate(NamedTuple):
 
 
 Candidates = dict[int, list[Candidate]]  # image id -> its captions, best first
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """Captions that a job has searched and not yet scored."""
+
+    hash: str
+    captions: list[tuple[int, list[Candidate]]]
 
 
 @fixed_weights()
@@ -167,18 +176,15 @@ class Decoder:
 
     def cached(self, image_ids: Sequence[int], file: Path, name: str) -> Candidates:
         """Return captions that an interrupted job left of this search, or search and write them."""
-        identity = [self._identity, self.sources.hash_of(image_ids)]
+        identity = value_hash([self._identity, self.sources.hash_of(image_ids)])
         if file.exists():
             try:
-                content = json.loads(file.read_text(encoding="utf-8"))
-                if content["hash"] == value_hash([identity, content["captions"]]):
+                saved: _Searched = read_json(file, _Searched)
+                if saved.hash == value_hash([identity, saved.captions]):
                     log.info(f"{file}: captions of a job that did not end are taken from here")
-                    candidates = {}
-                    for image, ranked in content["captions"]:
-                        candidates[image] = [Candidate(*each) for each in ranked]
-                    return candidates
-            except (ValueError, KeyError, TypeError):
-                log.warning(f"{file}: damaged; its captions are searched again")
+                    return dict(saved.captions)
+            except RecapError as error:
+                log.warning(f"{error} (its captions are searched again)")
         candidates = self.candidates(image_ids, name)
         captions = list(candidates.items())
         write_text(
@@ -250,11 +256,11 @@ def evaluate(
         dataset=corpus.parent,
     )
     cache.unlink()
-    ran = {key: value for key, value in scores.corpus.items() if value is not None}
-    log.info(
-        f"{name}: "
-        f"{', '.join(f'{key} {score_info(key).scale * value:.2f}' for key, value in ran.items())}"
-    )
+    texts = []
+    for key, value in scores.corpus.items():
+        if value is not None:
+            texts.append(f"{key} {score_info(key).scale * value:.2f}")
+    log.info(f"{name}: {', '.join(texts)}")
 
 
 def _write_n_best(ranked: Mapping[int, Mapping[str, Candidate]], out: Path) -> None:
@@ -297,24 +303,25 @@ def caption_part(
             "of 2014"
         )
     check_size(part, len(images), str(corpus), partial=partial)
-    files: dict[str, Any] = {"vocabulary": vocabulary, "features": features, "other_pictures": True}
-    decoder = Decoder(model, spec.evaluation, device=execution.device, **files)
+    decoder = Decoder(
+        model,
+        spec.evaluation,
+        vocabulary=vocabulary,
+        features=features,
+        device=execution.device,
+        other_pictures=True,
+    )
     decoder.sources.require(images)  # all of them, before the first piece is searched
     ranked: dict[int, list[str]] = {}
-    pieces = {
-        out.with_name(f".{out.stem}.{first}.json"): first for first in range(0, len(images), PIECE)
-    }
-    for file, first in pieces.items():
+    pieces = []
+    for first in range(0, len(images), PIECE):
         ids = images[first : first + PIECE]
-        candidates = decoder.cached(
-            ids, file, f"{part} {ids[0]} to {ids[-1]}, beam {spec.evaluation.beam}"
-        )
-        for image, found in candidates.items():
+        name = f"{part} {ids[0]} to {ids[-1]}, beam {spec.evaluation.beam}"
+        pieces.append(out.with_name(f".{out.stem}.{first}.json"))
+        for image, found in decoder.cached(ids, pieces[-1], name).items():
             ranked[image] = [sanitize(decoder.text(each)) for each in found]
     captions = filled_captions(ranked, out)
-    write_json(
-        out, [{"image_id": image, "caption": caption} for image, caption in captions.items()]
-    )
+    write_json(out, [{"image_id": image, "caption": text} for image, text in captions.items()])
     record(out)
     for file in pieces:
         file.unlink()

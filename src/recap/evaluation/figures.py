@@ -80,13 +80,9 @@ def shown_images(figure: ShownImages, corpus: Corpus) -> list[int]:
     """Return the images that a figure names, or some of the test split, always the same."""
     if figure.image_ids:
         return figure.image_ids
-    ids = sorted(corpus.captions("test"))
-    drawn = (
-        generator(0, "attention")
-        .choice(len(ids), size=min(figure.count, len(ids)), replace=False)
-        .tolist()
-    )
-    return [ids[index] for index in drawn]
+    ids = corpus.image_ids("test")
+    size = min(figure.count, len(ids))
+    return generator(0, "attention").choice(ids, size=size, replace=False).tolist()
 
 
 class CaptionedImages(Decoder):
@@ -125,10 +121,9 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
                     label, words, boxes, weights[: len(words), images.main.mask[0]].tolist()
                 )
             )
-    seed = "Attention of the first seed"
     shading = (
-        f"{seed}; brightness relative to the cell with the largest weight per word, which is "
-        "outlined in red."
+        "Attention of the first seed; brightness relative to the cell with the largest weight per "
+        "word, which is outlined in red."
     )
     write_attention(
         heading="  |  ".join(filter(None, [models.heading, shading])),

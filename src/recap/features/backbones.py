@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import sys
 import textwrap
@@ -18,7 +17,7 @@ from PIL.Image import Resampling
 from torch import Tensor, nn
 
 from recap.core.device import half_precision
-from recap.core.errors import ConfigError, FeatureError, first_line
+from recap.core.errors import ConfigError, FeatureError, first_line, nearest
 from recap.core.files import reading
 from recap.core.hashing import derived_seed, sha256_file
 from recap.features.extraction import Encoder, describe
@@ -103,15 +102,14 @@ def _without_compiler() -> Iterator[None]:
 
     The question is whether to compile it where sums have to be in one order; nothing here calls it.
     """
+    if "torch._dynamo" in sys.modules:
+        yield
+        return
     compiler = ModuleType("torch._dynamo")
     utils = ModuleType("torch._dynamo.utils")
     compiler.disable = lambda function, *_, **__: function  # type: ignore[attr-defined]
     utils.is_compile_supported = lambda _: False  # type: ignore[attr-defined]
-    stand_ins = (
-        {}
-        if compiler.__name__ in sys.modules
-        else {each.__name__: each for each in (compiler, utils)}
-    )
+    stand_ins = {each.__name__: each for each in (compiler, utils)}
     sys.modules.update(stand_ins)
     try:
         yield
@@ -167,13 +165,9 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
             return timm.create_model(
                 spec.backbone, pretrained=spec.weights == "pretrained", **options
             )
-        except TypeError as error:
-            raise ConfigError(
-                f"{spec.backbone}: cannot be built with {', '.join(options)} ({error})"
-            ) from error
         except Exception as error:
             reason = textwrap.shorten(first_line(error), 160, placeholder=" ...")
-            if spec.weights != "pretrained":
+            if spec.weights != "pretrained" or isinstance(error, TypeError):
                 raise ConfigError(f"{spec.backbone}: cannot be built: {reason}") from error
             raise FeatureError(
                 f"{spec.backbone}: its pretrained weights cannot be fetched ({reason}); without a "
@@ -202,35 +196,24 @@ def check_name(backbone: str) -> None:
     Timm has more than a thousand.
     """
     timm = timm_library()
-    name, dot, _ = backbone.partition(".")
+    name = backbone.partition(".")[0]
     names = timm.list_models()
-    wanted = name
     if name in names:
-        if not dot:
-            return
         names = [name, *timm.list_pretrained(f"{name}.*")]
-        wanted = backbone
-    if wanted not in names:
-        close = difflib.get_close_matches(wanted, names, n=5, cutoff=0.0)
-        likely = difflib.get_close_matches(wanted, close, n=1)
-        hint = (
-            f"did you mean {likely[0]!r}?"
-            if likely
-            else f"the nearest of its {len(names)} are {', '.join(close)}"
-        )
-        raise ConfigError(f"backbone: timm has no {backbone!r}; {hint}")
+    if backbone not in names:
+        raise ConfigError(f"backbone: timm has no {backbone!r}; {nearest(backbone, names)}")
 
 
 def load_strictly(model: nn.Module, path: Path, *, backbone: str) -> None:
     """Load a safetensors file whose names and shapes are exactly those of ``model``."""
     from safetensors.torch import load_file
 
-    if path.suffix != ".safetensors":
-        raise FeatureError(
-            f"{path}: only safetensors files are read, because other formats can run code; convert "
-            "it"
-        )
-    with reading(path, FeatureError, missing="put it there, or correct `weights` of the features"):
+    with reading(
+        path,
+        FeatureError,
+        missing="put it there, or correct `weights` of the features",
+        damaged="fetch it again, or convert it: only safetensors are read, for others can run code",
+    ):
         tensors = load_file(path)
     try:
         model.load_state_dict(tensors, strict=True)

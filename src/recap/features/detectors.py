@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
 from recap.core.threads import batched_by_key
+from recap.features.backbones import ensure_torchvision
 from recap.features.detectron import DETECTORS, build_released, built, load
 from recap.features.extraction import Encoder, describe
 from recap.features.pooled import tight_box
@@ -98,7 +99,7 @@ class Detector(_Detecting):
     spec: RegionFeatures
 
     def __init__(self, spec: RegionFeatures, *, weights: Path | None, device: torch.device) -> None:
-        self.spec, self._release = spec, DETECTORS[spec.detector]
+        self.spec = spec
         self.model, config, digest = build_released(spec, weights=weights, device=device)
         self._dilated = "res5" in self.model.backbone.output_shape()
         self._undilated: Any = None
@@ -143,12 +144,11 @@ class Detector(_Detecting):
             }
             # boxes of the resized picture become those of the picture, inside it
             if self.spec.regions:
-                width, height = picture.size
-                across = width / picture.pixels.shape[2]
-                down = height / picture.pixels.shape[1]
-                own = values[f"{REGION}/boxes"] * np.array([across, down, across, down], np.float32)
-                edges = np.array([width, height, width, height], np.float32)
-                values[f"{REGION}/boxes"] = np.clip(own, 0, edges)
+                _, height, width = picture.pixels.shape
+                scale = np.tile((picture.size[0] / width, picture.size[1] / height), 2)
+                boxes = values[f"{REGION}/boxes"] * scale.astype(np.float32)
+                edges = np.tile(np.array(picture.size, np.float32), 2)
+                values[f"{REGION}/boxes"] = np.clip(boxes, 0, edges)
             if grid is not None:
                 values[GRID] = self._fetched(GRID, grid)
             records.append(ImageFeatures(picture.image_id, picture.size, values))
@@ -158,9 +158,9 @@ class Detector(_Detecting):
         self, images: Any, maps: dict[str, Tensor], size: tuple[int, int]
     ) -> list[tuple[Any, dict[str, Tensor]]]:
         """Return for each picture its number of regions and arrays that begin with them."""
-        smallest = (
-            self._release.least_side if self.spec.least_side is None else self.spec.least_side
-        )
+        smallest = self.spec.least_side
+        if smallest is None:
+            smallest = DETECTORS[self.spec.detector].least_side
         scale = resize_scale(size, short=self.spec.short_side, long=self.spec.long_side)
         # Caffe counts both edge pixels of a side.
         self.model.proposal_generator.min_box_size = max(0.0, smallest * scale - 1)
@@ -192,16 +192,17 @@ class Detector(_Detecting):
         order, count = choose(
             confidence, threshold=spec.score_threshold, least=spec.min_boxes, most=spec.max_boxes
         )
-        classes, vectors = classes[order], vectors[order]
+        classes = classes[order]
+        vectors = vectors[order]
         if spec.vectors == "fc1":  # [R, 1024], the layer after them
             head = self.model.roi_heads.box_head
             vectors = head.fc_relu1(head.fc1(vectors))
-        regressed = spec.boxes == "regressed"
+        boxes = boxes[order]
+        if spec.boxes == "regressed":
+            boxes = self._regressed(boxes, deltas[order], classes)
         arrays = {
             REGION: vectors,
-            f"{REGION}/boxes": self._regressed(boxes[order], deltas[order], classes)
-            if regressed
-            else boxes[order],
+            f"{REGION}/boxes": boxes,
             f"{REGION}/classes": classes,
             f"{REGION}/class_scores": confidence[order],
         }
@@ -282,11 +283,9 @@ class Segmenter(_Detecting):
             if self.spec.form == "occupancy":
                 values = {SEGMENT: occupancy(panoptic.cpu(), classes, grid=self.spec.grid)}
             else:
-                sizes = {"size": images.image_sizes[row], "padded": tuple(images.tensor.shape[-2:])}
-                arrays = pooled(panoptic, classes, maps[row], **sizes)
-                values = dict(
-                    zip((SEGMENT, f"{SEGMENT}/boxes", f"{SEGMENT}/classes"), arrays, strict=True)
-                )
+                size = images.image_sizes[row]
+                padded = tuple(images.tensor.shape[-2:])
+                values = pooled(panoptic, classes, maps[row], size=size, padded=padded)
             records.append(ImageFeatures(picture.image_id, picture.size, values))
         return records
 
@@ -311,24 +310,26 @@ def pooled(
     *,
     size: tuple[int, int],  # height and width of the resized picture
     padded: tuple[int, ...],  # the same after padding
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> dict[str, np.ndarray]:
     """Return vectors [S, C], boxes [S, 4] in pixels of the picture, and classes [S], a row a
-    segment.
+    segment, as a store calls them.
 
     A picture in which no segment was found has one row for the whole of it, of class -1.
     """
-    rows, boxes = [], []
-    for segment in classes or [None]:  # one mask at a time is held
-        mask = (
-            torch.ones_like(panoptic, dtype=torch.bool) if segment is None else panoptic == segment
-        )
+    rows = []
+    boxes = []
+    # one mask at a time is held; without a segment, that of the whole picture
+    for mask in (panoptic == segment for segment in classes or [panoptic]):
         small = interpolate(mask.float()[None, None], size=size, mode="area")
         small = pad(small, (0, padded[1] - size[1], 0, padded[0] - size[0]))
         weight = adaptive_avg_pool2d(small, (maps.shape[-2], maps.shape[-1]))[0, 0].to(maps.device)
         rows.append((maps * weight).sum((1, 2)) / weight.sum().clamp_min(1e-9))
         boxes.append(tight_box(mask.cpu().numpy()))
-    values = torch.stack(rows).cpu().numpy()
-    return values, np.asarray(boxes, np.float32), np.array(list(classes.values()) or [NOTHING])
+    return {
+        SEGMENT: torch.stack(rows).cpu().numpy(),
+        f"{SEGMENT}/boxes": np.asarray(boxes, np.float32),
+        f"{SEGMENT}/classes": np.array(list(classes.values()) or [NOTHING]),
+    }
 
 
 def suppressed_confidence(
@@ -341,7 +342,10 @@ def suppressed_confidence(
     higher score in a class by more than ``overlap`` (intersection over union) is dropped there;
     exact, for all classes at once. A box that survives nowhere has confidence 0 and its best class.
     """
-    near = intersection_over_union(boxes) > overlap
+    ensure_torchvision()
+    from torchvision.ops import box_iou
+
+    near = box_iou(boxes, boxes) > overlap
     near.fill_diagonal_(False)
     order = scores.argsort(stable=True, dim=0, descending=True).T  # [classes, R]
     classes = torch.arange(scores.shape[1], device=scores.device)
@@ -379,12 +383,3 @@ def choose(confidence: Tensor, *, threshold: float, least: int, most: int) -> tu
     """
     order = confidence.argsort(stable=True, descending=True)[:most]
     return order, (confidence >= threshold).sum().clamp(min(least, len(order)), len(order))
-
-
-def intersection_over_union(boxes: Tensor) -> Tensor:
-    """Return the overlap of all pairs [R, R] of boxes [R, 4]."""
-    low = torch.maximum(boxes[:, None, :2], boxes[None, :, :2])
-    high = torch.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
-    shared = (high - low).clamp_min(0).prod(-1)
-    area = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
-    return shared / (area[:, None] + area[None, :] - shared).clamp_min(1e-9)

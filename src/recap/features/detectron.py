@@ -27,13 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
-from recap.core.errors import (
-    ConfigError,
-    DamagedFeatures,
-    FeatureError,
-    MissingFeatures,
-    first_line,
-)
+from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, first_line
 from recap.core.hashing import derived_seed, sha256_file
 from recap.core.log import log
 from recap.features.tensors import read_tensors, weights_hash
@@ -279,11 +273,7 @@ def load(
 
 def _released_tensors(path: Path, key_map: Mapping[str, str]) -> dict[str, Tensor]:
     """Return the tensors of a file of weights by their names in our detector."""
-    if not path.is_file():
-        raise MissingFeatures(
-            f"{path}: no such weights file; put it there, or correct `weights` of the features"
-        )
-    content = read_tensors(path, DamagedFeatures)
+    content = read_tensors(path, FeatureError)
     tensors = {}
     try:
         for name, value in content.get("model", content).items():
@@ -312,30 +302,27 @@ def check_layout(
     What a detector makes from its configuration (pixel means, anchors) may be in a file, and must
     then be the same within rounding of pixels; its shape differs between versions.
     """
-    expected = model.state_dict()
     buffers = dict(model.named_buffers())
-    for name in expected:
-        if name not in tensors:
+    for name, own in model.state_dict().items():
+        shape = list(tensors[name].shape) if name in tensors else "missing"
+        if shape != list(own.shape):
             raise ValueError(
-                f"lacks {name!r} of the detector; name it in `key_map`, or correct `detector`"
-            )
-        if tensors[name].shape != expected[name].shape:
-            raise ValueError(
-                f"{name!r} is {list(tensors[name].shape)} instead of {list(expected[name].shape)}; "
+                f"{name!r} is {shape} instead of {list(own.shape)}; name it in `key_map`, or "
                 "correct `classes`, `attributes` or `detector`"
             )
-    left_out = sorted(set(tensors) - set(expected))
+    left_out = sorted(set(tensors) - set(model.state_dict()))
     for name in left_out:
         if name in buffers:
             value = tensors[name].float().flatten()
             own = buffers[name].cpu().flatten()
-            if len(value) != len(own) or not torch.allclose(value, own, atol=1e-2):
-                raise ValueError(
-                    f"{name!r} holds other numbers than the detector of these settings; correct "
-                    "`anchors` or `detector`"
-                )
-        elif not name.startswith(tuple(unused)):
-            raise ValueError(f"has {name!r}, which the detector lacks; name it in `key_map`")
+            fits = len(value) == len(own) and torch.allclose(value, own, atol=1e-2)
+        else:
+            fits = name.startswith(tuple(unused))
+        if not fits:
+            raise ValueError(
+                f"{name!r} holds other numbers than the detector of these settings, or is none of "
+                "its names; correct `anchors` or `detector`, or name it in `key_map`"
+            )
     return left_out
 
 

@@ -303,10 +303,14 @@ def write_note(spec: Features, *, code: str, files: Sequence[Path], out: Path) -
     digests = []  # of a folder, of the names and sizes of its files
     for path in files:
         with reading(path, FeatureError, missing="correct the path"):
-            inside = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
-            sizes = sorted(
-                [file.relative_to(path).as_posix(), file.stat().st_size] for file in inside
-            )
-            digests.append(value_hash(sizes) if path.is_dir() else sha256_file(path))
+            if not path.is_dir():
+                digests.append(sha256_file(path))
+                continue
+            sizes = [
+                [file.relative_to(path).as_posix(), file.stat().st_size]
+                for file in path.rglob("*")
+                if file.is_file()
+            ]
+            digests.append(value_hash(sorted(sizes)))
     write_json(out, {"settings": spec.identity(), "code": code, "files": digests})
     checksums.record(out)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.errors import DamagedFeatures, FeatureError
+from recap.core.errors import DamagedFeatures, FeatureError, first_line
 from recap.core.files import reading
 from recap.core.log import progress
 from recap.core.process import cause
@@ -99,9 +98,10 @@ class Lines(ABC):
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the features of one image."""
-        where = self._entries[image_id][2]
-        with _parsing(where):
-            size, arrays = self.parse(self._line(image_id).rstrip(b"\r\n").split(b"\t"))
+        path, start, where = self._entries[image_id]
+        with _parsing(where), path.open("rb") as file:
+            file.seek(start)
+            size, arrays = self.parse(file.readline().rstrip(b"\r\n").split(b"\t"))
         if not len(arrays[REGION]):
             raise no_rows(image_id, where)
         return ImageFeatures(image_id, size, arrays)
@@ -113,12 +113,6 @@ class Lines(ABC):
     def files(self, image_id: int) -> list[Path]:
         """Return the file with the line of an image."""
         return [self._entries[image_id][0]]
-
-    def _line(self, image_id: int) -> bytes:
-        path, start, _ = self._entries[image_id]
-        with path.open("rb") as file:
-            file.seek(start)
-            return bytes(file.readline())
 
 
 def _image_of(beginning: bytes, lookup: ImageIdLookup, where: str) -> int | None:
@@ -148,7 +142,7 @@ class BottomUpTsv(Lines):
         if not count:
             return _NO_ROWS
         arrays = {
-            REGION: _vectors(fields[-1], count),
+            REGION: _array(fields[-1], "float32", (count, -1)),
             f"{REGION}/boxes": _array(fields[-2], "float32", (count, 4)),
         }
         if len(fields) == 6:
@@ -179,14 +173,12 @@ class VinvlTsv(Lines):
         index = path.with_suffix(".lineidx")
         size = path.stat().st_size
         with reading(index, FeatureError, missing="it must be beside the TSV: fetch it, too"):
-            positions = index.read_bytes().split()
-        if not positions or not all(line.isdigit() and len(line) < 19 for line in positions):
-            raise FeatureError(f"{index}: expected one byte position per line; fetch it again")
+            positions = [int(line) for line in index.read_bytes().split()]
         with path.open("rb") as file:
-            for position in map(int, positions):
-                file.seek(max(position - 1, 0))
-                before = file.read(1) if position else b"\n"
-                if position >= size or before != b"\n":
+            for position in positions:
+                inside = 0 <= position < size
+                file.seek(position - 1 if inside and position else 0)
+                if not inside or (position and file.read(1) != b"\n"):
                     raise FeatureError(
                         f"{path}: no line starts at byte {position}, where its .lineidx says; the "
                         "two files do not belong together or one is truncated: fetch both again"
@@ -201,7 +193,7 @@ class VinvlTsv(Lines):
         count = _whole(text, "the number of boxes")
         if not count:
             return _NO_ROWS
-        values = _vectors(content, count)
+        values = _array(content, "float32", (count, -1))
         if values.shape[1] != _WITH_BOX:
             return (0, 0), {REGION: values}
         boxes = values[:, -6:-2].clip(0, 1)  # float32 may be a little above 1
@@ -213,20 +205,16 @@ def _parsing(where: str) -> Iterator[None]:
     """Turn what is wrong with a line into a sentence with its place."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise FeatureError(
-            f"{where}: {error}; the file is truncated, damaged or of another format"
+            f"{where}: {first_line(error)[:200]}; the file is truncated, damaged or of another "
+            "format"
         ) from error
 
 
 def _from_json(field: bytes) -> tuple[bytes, bytes]:
-    try:
-        values = json.loads(field)
-        return str(values["num_boxes"]).encode(), str(values["features"]).encode()
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(
-            f"no JSON with num_boxes and features ({' '.join(str(error).split())[:120]})"
-        ) from error
+    values = json.loads(field)
+    return str(values["num_boxes"]).encode(), str(values["features"]).encode()
 
 
 def _whole(field: bytes, name: str) -> int:
@@ -236,24 +224,10 @@ def _whole(field: bytes, name: str) -> int:
     return int(field)
 
 
-def _vectors(field: bytes, rows: int) -> np.ndarray:
-    """Return float32 [rows, width] from base64; the width follows from its length."""
-    size = len(field) // 4 * 3 - field[-2:].count(b"=")
-    if size < 4 * rows or size % (4 * rows):
-        raise ValueError(f"{size} bytes of features do not make {rows} vectors of float32")
-    return _array(field, "float32", (rows, size // (4 * rows)))
-
-
-def _array(field: bytes, dtype: str, shape: Sequence[int]) -> np.ndarray:
+def _array(field: bytes, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return an array from base64, whose bytes must be exactly those of ``shape``."""
     content = base64.b64decode(field, validate=True)
-    size = np.dtype(dtype).itemsize * math.prod(shape)
-    if len(content) != size:
-        numbers = " x ".join(map(str, shape))
-        raise ValueError(
-            f"holds {len(content)} bytes where {numbers} numbers of {dtype} take {size}"
-        )
-    return np.frombuffer(content, dtype).reshape(*shape)
+    return np.frombuffer(content, dtype).reshape(shape)
 
 
 # ---- a folder with one file an image
@@ -284,14 +258,13 @@ class GridFeatsPth:
         from recap.features.tensors import read_tensors
 
         path = self._files[image_id]
-        maps = read_tensors(path, DamagedFeatures)
+        maps = read_tensors(path, FeatureError)
         is_map = isinstance(maps, torch.Tensor) and maps.ndim > 2 and maps.shape[:-3] in ((), (1,))
         if not is_map or not maps.is_floating_point():
-            kind = getattr(maps, "dtype", type(maps).__name__)
-            shape = list(getattr(maps, "shape", []))
+            about = (maps.dtype, [*maps.shape]) if isinstance(maps, torch.Tensor) else type(maps)
             raise FeatureError(
-                f"{path}: holds {kind} {shape}, expected floating-point numbers [1, dim, h, w]; it "
-                "is of another format"
+                f"{path}: holds {about}, expected floating-point numbers [1, dim, h, w]; it is of "
+                "another format"
             )
         maps = maps.detach().reshape(maps.shape[-3:]).float()
         if not maps.numel():
@@ -314,16 +287,14 @@ class NpzFolder:
         self._files = _files(folder, ".npz", lookup)
         self.ids = list(self._files)
         boxes = folder.with_name(folder.name.removesuffix("_att") + "_box")
-        self._boxes = (
-            _files(boxes, ".npy", lookup)
-            if folder.name.endswith("_att") and boxes.is_dir()
-            else None
-        )
-        if self._boxes is not None and (missing := self._files.keys() - self._boxes.keys()):
-            raise FeatureError(
-                f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder "
-                "away"
-            )
+        self._boxes: EntryIndex | None = None
+        if folder.name.endswith("_att") and boxes.is_dir():
+            self._boxes = _files(boxes, ".npy", lookup)
+            for image_id in self._files.keys() - self._boxes.keys():
+                raise FeatureError(
+                    f"{boxes}: has no boxes of image id {image_id}; fetch them, or move the folder "
+                    "away"
+                )
 
     def files(self, image_id: int) -> list[Path]:
         """Return the files with the vectors and the boxes of an image."""
@@ -408,18 +379,17 @@ class M2Hdf5:
         with self._reading(str(self._path)):
             self._file = h5py.File(self._path, "r", locking=False)
             self._datasets = set(self._file)
+        names = {REGION: "features", GRID: "grids"}
         suffixes = {key.rpartition("_")[2] for key in self._datasets}
-        self.streams = tuple(
-            s for s, suffix in ((REGION, "features"), (GRID, "grids")) if suffix in suffixes
-        )
+        self.streams = tuple(stream for stream, suffix in names.items() if suffix in suffixes)
         if not self.streams:
             raise FeatureError(
                 f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another "
                 "format"
             )
-        main = "features" if REGION in self.streams else "grids"
-        for name, _, suffix in (key.rpartition("_") for key in sorted(self._datasets)):
-            if suffix == main:
+        for key in sorted(self._datasets):
+            name, _, suffix = key.rpartition("_")
+            if suffix == names[self.streams[0]]:
                 self._names.add(lookup.image_id(name, str(self._path)), name, str(self._path))
         self.ids = list(self._names)
 
@@ -455,26 +425,14 @@ class M2Hdf5:
     def _dataset(self, image_id: int, suffix: str) -> np.ndarray:
         name = f"{self._names[image_id]}_{suffix}"
         where = f"{self._path}, {name}"
-        if name not in self._datasets:
-            raise FeatureError(
-                f"{where}: missing, though other images have it; fetch the file again"
-            )
         with self._reading(where):
-            array = self._numbers(name)
+            data = self._file[name]
+            if data.dtype.kind not in "fiu" or data.nbytes > _LARGEST:
+                raise ValueError(f"{data.dtype} {list(data.shape)} are no numbers of one image")
+            array = np.asarray(data[()])
         if not array.shape[:1] or not array.shape[0]:
             raise no_rows(image_id, where)
         return array
-
-    def _numbers(self, name: str) -> np.ndarray:
-        data = self._file[name]
-        if getattr(data, "dtype", None) is None or data.dtype.kind not in "fiu":
-            raise ValueError(f"{data.name} is no dataset of numbers")
-        if data.size * data.dtype.itemsize > _LARGEST:
-            raise ValueError(
-                f"{data.name} says that it has the shape {list(data.shape)}, too large for one "
-                "image"
-            )
-        return np.asarray(data[()])
 
     @contextmanager
     def _reading(self, where: str) -> Iterator[None]:
@@ -482,5 +440,5 @@ class M2Hdf5:
             yield
         except Exception as error:  # h5py raises whatever the damaged bytes happen to mean
             raise DamagedFeatures(
-                f"{where}: truncated or no HDF5 file ({cause(error)[:200]}); fetch it again"
+                f"{where}: missing, truncated or no HDF5 ({cause(error)[:200]}); fetch it again"
             ) from error

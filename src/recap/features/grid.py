@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -87,15 +87,12 @@ class Backbone(TimmEncoder):
         super().__init__(spec, weights=weights, device=device)
         self.scale: ChannelScale | None = None  # None leaves the channels as they are
         if spec.out_index is not None:
-            if not hasattr(self.model, "forward_intermediates"):
+            has_maps = hasattr(self.model, "forward_intermediates")
+            stages = range(len(self.model.feature_info) if has_maps else 0)
+            if spec.out_index not in stages:
                 raise ConfigError(
-                    f"{spec.backbone}: has no intermediate maps; leave `out_index` out"
-                )
-            last = len(self.model.feature_info) - 1
-            if not 0 <= spec.out_index <= last:
-                raise ConfigError(
-                    f"out_index: {spec.backbone} has the stages 0 to {last}, not {spec.out_index}; "
-                    "choose one of them"
+                    f"out_index: {spec.backbone} has the stages {list(stages)}, not "
+                    f"{spec.out_index}; choose one of them, or leave `out_index` out"
                 )
 
     @property
@@ -111,13 +108,9 @@ class Backbone(TimmEncoder):
     def prepare(self, image_id: int, views: Sequence[Image]) -> Squares:
         """Return the views of an image, scaled to squares."""
         edge = self.spec.image_size
-        squares = [
-            view if view.size == (edge, edge) else view.resize((edge, edge), self.resample)
-            for view in views
-        ]
-        return Squares(
-            image_id, views[0].size, np.stack([np.asarray(square) for square in squares])
-        )
+        # Pillow returns a picture of this size as it is
+        squares = [np.asarray(view.resize((edge, edge), self.resample)) for view in views]
+        return Squares(image_id, views[0].size, np.stack(squares))
 
     def batches(self, items: Iterator[Squares]) -> Iterator[list[Squares]]:
         """Yield ``batch_size`` images at a time."""
@@ -125,10 +118,10 @@ class Backbone(TimmEncoder):
 
     def __call__(self, items: Sequence[Squares]) -> Iterator[ImageFeatures]:
         """Yield the features of images."""
-        rows = self.rows(torch.from_numpy(np.concatenate([item.pixels for item in items]))).numpy()
-        bounds = np.cumsum([len(item.pixels) for item in items])[:-1]
-        for item, own in zip(items, np.split(rows, bounds), strict=True):
-            yield ImageFeatures(item.image_id, item.size, own.reshape(-1, own.shape[-1]))
+        pixels = torch.from_numpy(np.concatenate([item.pixels for item in items]))
+        parts = self.rows(pixels).split([len(item.pixels) for item in items])
+        for item, own in zip(items, parts, strict=True):
+            yield ImageFeatures(item.image_id, item.size, own.flatten(0, 1).numpy())
 
     @torch.inference_mode()
     def rows(self, pictures: Tensor) -> Tensor:
@@ -164,9 +157,8 @@ class Backbone(TimmEncoder):
             )
         # A mean over one cell is that cell;
         # torch's pooling would take a tenth of a training step to say so.
-        return (
-            maps if maps.shape[-2:] == (grid, grid) else functional.adaptive_avg_pool2d(maps, grid)
-        )
+        pools = maps.shape[-2:] != (grid, grid)
+        return functional.adaptive_avg_pool2d(maps, grid) if pools else maps
 
 
 def as_maps(features: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
@@ -176,16 +168,11 @@ def as_maps(features: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
     are turned.
     """
     if features.ndim == 4:
-        return (
-            features.permute(0, 3, 1, 2)
-            if str(getattr(model, "output_fmt", "NCHW")) == "NHWC"
-            else features
-        )
-    tokens = (
-        features[:, getattr(model, "num_prefix_tokens", 0) :] if features.ndim == 3 else features
-    )
+        is_last = str(getattr(model, "output_fmt", "NCHW")) == "NHWC"
+        return features.permute(0, 3, 1, 2) if is_last else features
+    tokens = features[:, getattr(model, "num_prefix_tokens", 0) :]
     side = math.isqrt(tokens.shape[1])
-    if features.ndim != 3 or side * side != tokens.shape[1]:
+    if tokens.ndim != 3 or side * side != tokens.shape[1]:
         raise ConfigError(
             f"{backbone}: gives features of shape {list(features.shape)}, no square grid; use "
             "another backbone"
@@ -218,16 +205,11 @@ class ChannelScale:
 
     @staticmethod
     def of_text(text: str) -> ChannelScale:
-        """Return the scale that :meth:`text` wrote; ValueError of another text."""
-        try:
-            parts = json.loads(text)
-            mean = np.frombuffer(base64.b64decode(parts["mean"]), "<f4")
-            factor = np.frombuffer(base64.b64decode(parts["factor"]), "<f4")
-            return ChannelScale(torch.tensor(mean), torch.tensor(factor), int(parts["pictures"]))
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"no mean, factor and number of pictures of channels ({error})"
-            ) from error
+        """Return the scale that :meth:`text` wrote; ValueError or KeyError of another text."""
+        parts = json.loads(text)
+        mean = np.frombuffer(base64.b64decode(parts["mean"]), "<f4")
+        factor = np.frombuffer(base64.b64decode(parts["factor"]), "<f4")
+        return ChannelScale(torch.tensor(mean), torch.tensor(factor), parts["pictures"])
 
     def __call__(self, values: Tensor) -> Tensor:
         """Return values [..., C] on this scale."""
@@ -235,11 +217,11 @@ class ChannelScale:
 
     def text(self) -> str:
         """Return all three as JSON; the channels' numbers as base64 of little-endian float32."""
-        parts: dict[str, Any] = {"pictures": self.pictures}
+        parts = {}
         for name, numbers in (("mean", self.mean), ("factor", self.factor)):
             content = numbers.numpy().astype("<f4").tobytes()
             parts[name] = base64.b64encode(content).decode()
-        return json.dumps(parts)
+        return json.dumps({"pictures": self.pictures, **parts})
 
 
 # ---- crops: each box of a store is cut out of its picture
@@ -322,12 +304,13 @@ class CropEncoder(TimmEncoder):
 
     def __call__(self, items: Sequence[Cut]) -> Iterator[ImageFeatures]:
         """Yield the features of several pictures, whose crops are encoded together."""
-        crops = np.concatenate([cut.crops for cut in items])
-        parts = np.array_split(crops, -(-len(crops) // self.spec.batch_size))
-        vectors = torch.cat([self.vectors(torch.from_numpy(part)) for part in parts]).numpy()
-        bounds = np.cumsum([len(cut.crops) for cut in items])[:-1]
-        for cut, own in zip(items, np.split(vectors, bounds), strict=True):
-            yield ImageFeatures(cut.image_id, cut.size, {REGION: own, f"{REGION}/boxes": cut.boxes})
+        crops = torch.from_numpy(np.concatenate([cut.crops for cut in items]))
+        parts = crops.tensor_split(-(-len(crops) // self.spec.batch_size))
+        vectors = torch.cat([self.vectors(part) for part in parts])
+        of_pictures = vectors.split([len(cut.crops) for cut in items])
+        for cut, own in zip(items, of_pictures, strict=True):
+            arrays = {REGION: own.numpy(), f"{REGION}/boxes": cut.boxes}
+            yield ImageFeatures(cut.image_id, cut.size, arrays)
 
     @torch.inference_mode()
     def vectors(self, crops: Tensor) -> Tensor:
@@ -366,10 +349,8 @@ def pixels(
 
     Box and pixels are left, top, right, bottom; the size is width and height of the picture.
     """
-    width = float(box[2] - box[0]) * margin
-    height = float(box[3] - box[1]) * margin
-    left = min(max(int(np.floor(box[0] - width)), 0), size[0] - 1)
-    top = min(max(int(np.floor(box[1] - height)), 0), size[1] - 1)
-    right = max(min(int(np.ceil(box[2] + width)), size[0]), left + 1)
-    bottom = max(min(int(np.ceil(box[3] + height)), size[1]), top + 1)
-    return left, top, right, bottom
+    low, high = box[:2], box[2:]
+    around = ((high - low).astype(float) * margin).astype(box.dtype)
+    first = np.clip(np.floor(low - around), 0, np.array(size) - 1).astype(int)
+    last = np.maximum(np.minimum(np.ceil(high + around), size), first + 1).astype(int)
+    return *first.tolist(), *last.tolist()

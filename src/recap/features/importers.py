@@ -86,11 +86,12 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
     if job.part is not None:
         return None
     store = FeatureStore(job.out)
-    rows = {stream: store.rows(store.ids.tolist(), stream) for stream in store.streams}
-    counts = "; ".join(
-        f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} per image" for s, r in rows.items()
-    )
-    log.info(f"{job.out}: {len(store)} images, none twice; {counts}")
+    for stream in store.streams:
+        rows = store.rows(store.ids.tolist(), stream)
+        log.info(
+            f"{job.out}: {len(store)} images, none twice; {stream}: {rows.sum()} vectors, "
+            f"{rows.min()} to {rows.max()} per image"
+        )
     return store
 
 
@@ -111,21 +112,16 @@ def _wanted(
         return available
     wanted = [image_id for image_id in files if image_id not in lost]
     if missing := sorted(set(wanted) - set(available)):
-        doubt = (
-            f"; {len(unfit)} names, like {min(unfit, default='')[:80]!r}, fit no picture (if they "
-            "are image ids: "
-        )
+        doubt = ""
+        if unfit:
+            doubt = (
+                f"; {len(unfit)} names, like {min(unfit)[:80]!r}, fit no picture (if they are "
+                "image ids: --names ids)"
+            )
         raise FeatureError(
             f"{path}: no features for image id {missing[0]} ({files[missing[0]]}) and "
-            f"{len(missing) - 1} others of the {len(wanted)} images of the "
-            f"corpus{f'{doubt}--names ids)' if unfit else ''}; fetch the files that have them, "
-            "or take them out of it"
-        )
-    count = len(available) + len(unfit)
-    if count > len(wanted):
-        log.info(
-            f"{path}: {count - len(wanted)} of its {count} images are not asked for and are left "
-            "out"
+            f"{len(missing) - 1} others of the {len(wanted)} images of the corpus{doubt}; fetch "
+            "the files that have them, or take them out of it"
         )
     return wanted
 
@@ -183,14 +179,12 @@ class ImageIdLookup:
 
         Then the number at the end of a name is the id.
         """
-        if files is None and names == "files":
-            raise FeatureError(
-                "names: files: there are no files to compare names with; give the --corpus"
-            )
-        self._files, self._names = files, names
+        self._files = files or {}
+        self._names = names
+        self._numbered = names == "ids" or (files is None and names is None)
         self.unfit: set[str] = set()  # names that no picture of the corpus has
         self._by_stem: dict[str, list[int]] = {}
-        for image_id, file in (files or {}).items():
+        for image_id, file in self._files.items():
             self._by_stem.setdefault(PurePosixPath(file).stem, []).append(image_id)
 
     def image_id(self, name: str, where: str) -> int | None:
@@ -198,11 +192,11 @@ class ImageIdLookup:
 
         Names are like ``132417``, ``COCO_train2014_000000132417.jpg`` or ``photos/dog``.
         """
-        if self._files is None or self._names == "ids":
+        if self._numbered:
             return _number_at_end(PurePosixPath(name), where)
-        fits = self._by_name(name, self._files)
+        fits = self._by_name(name)
         if self._names is None:
-            fits |= self._by_number(name, self._files, named=bool(fits))
+            fits |= self._by_number(name, named=bool(fits))
         if len(fits) > 1:
             both = " and ".join(f"{self._files[i]} (image id {i})" for i in sorted(fits)[:2])
             raise FeatureError(
@@ -214,31 +208,30 @@ class ImageIdLookup:
             return None
         return fits.pop()
 
-    def _by_name(self, name: str, files: Mapping[int, str]) -> set[int]:
+    def _by_name(self, name: str) -> set[int]:
         """Return the pictures with the name, with its folders if there are such."""
         path = PurePosixPath(name)
         alike = {*self._by_stem.get(path.name, ()), *self._by_stem.get(path.stem, ())}
         whole = set()
         for image_id in alike:
-            file = files[image_id]
+            file = self._files[image_id]
             if name in (file, str(PurePosixPath(file).with_suffix(""))):
                 whole.add(image_id)
         return whole or alike
 
-    def _by_number(self, name: str, files: Mapping[int, str], *, named: bool) -> set[int]:
+    def _by_number(self, name: str, *, named: bool) -> set[int]:
         """Return the picture whose id a name is, if there is one.
 
         Where a picture has the name (``named``), a bare number may be meant as an id. Else the id
         must be in the picture's own name.
         """
         match = _PUBLISHED.fullmatch(PurePosixPath(name).stem)
-        if match is None or int(match[1]) not in files:
+        number = int(match[1]) if match else -1
+        if match is None or number not in self._files:
             return set()
-        number = int(match[1])
-        if named:
-            return {number} if match[0] == match[1] else set()
-        own = _NUMBER.search(PurePosixPath(files[number]).stem)
-        return {number} if own is not None and int(own[1]) == number else set()
+        own = _NUMBER.search(PurePosixPath(self._files[number]).stem)
+        is_id = match[0] == match[1] if named else own is not None and int(own[1]) == number
+        return {number} if is_id else set()
 
 
 def _number_at_end(path: PurePosixPath, where: str) -> int:

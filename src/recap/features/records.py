@@ -51,18 +51,14 @@ def stored_arrays(
     for path in sorted(arrays, key=lambda path: streams.index(path.split("/")[0])):
         stream, name = path.split("/")
         rows = np.shape(arrays[f"{stream}/{VALUES}"])
-        if len(rows) != 2 or 0 in rows:
+        shape = np.shape(arrays[path])
+        if len(rows) != 2 or 0 in rows or shape[0] != rows[0]:
             raise FeatureError(
-                f"{image}: {stream} features of shape {list(rows)}, expected [rows, dim] with at "
-                "least one row; look at what the extractor gives for this image, or "
-                "leave it out of the corpus"
+                f"{image}: {path} of shape {list(shape)} beside vectors of {list(rows)}, expected "
+                "[rows, dim] with at least one row; look at what the extractor gives for this "
+                "image, or leave it out of the corpus"
             )
         stored[path] = _typed(image, path, arrays[path], dtype if name == VALUES else COLUMNS[name])
-        if len(stored[path]) != rows[0]:
-            raise FeatureError(
-                f"{image}: {path} has {len(stored[path])} rows, but there are {rows[0]} vectors; "
-                "make the file again"
-            )
         if name == "boxes":
             _check_boxes(image, record.size, stored[path])
     return stored
@@ -75,14 +71,10 @@ def _typed(image: str, path: str, array: np.ndarray, dtype: str) -> np.ndarray:
     # A whole number that does not fit into its type would come back as another one.
     if np.isfinite(stored).all() and (stored.dtype.kind == "f" or np.array_equal(stored, array)):
         return stored
-    what = "features" if path.endswith(f"/{VALUES}") else path
+    problem = "hold NaN or infinite values"
     if np.isfinite(array).all():
-        remedy = "set `dtype: float32`" if dtype == "float16" else "look at what made them"
-        raise FeatureError(f"{image}: the {what} exceed the range of {dtype}; {remedy}")
-    raise FeatureError(
-        f"{image}: the {what} hold NaN or infinite values; look at the picture and at what made "
-        "them"
-    )
+        problem = f"exceed the range of {dtype} (`dtype: float32` has the widest)"
+    raise FeatureError(f"{image}: {path} {problem}; look at the picture and at what made them")
 
 
 def _check_boxes(image: str, size: tuple[int, int], boxes: np.ndarray) -> None:

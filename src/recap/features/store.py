@@ -56,20 +56,16 @@ class Index:
 
     def attributes(self, header: Mapping[str, str]) -> dict[str, str]:
         """Return ``header`` with the checksums of all, the attributes of a file."""
-        own = {
-            name: text
-            for name, text in header.items()
-            if name not in ("feature_hash", "attributes_checksum")
-        }
         index = hashlib.sha256(
             self.ids.astype("<i8").tobytes() + self.sizes.astype("<i4").tobytes()
         )
         for stream in sorted(self.offsets):
             index.update(stream.encode() + b"\0" + self.offsets[stream].astype("<i8").tobytes())
-        attributes = {**own, "layout": LAYOUT, "index_checksum": index.hexdigest()}
+        attributes = {**header, "layout": LAYOUT, "index_checksum": index.hexdigest()}
         attributes["checksum"] = hashlib.sha256(np.ascontiguousarray(self.digests).data).hexdigest()
         # The identity of a store: equal for equal extractor, weights and values.
         attributes["feature_hash"] = value_hash({key: attributes[key] for key in _HASHED})
+        attributes.pop("attributes_checksum", None)  # which is of all others
         return dict(sorted({**attributes, "attributes_checksum": value_hash(attributes)}.items()))
 
 
@@ -103,21 +99,19 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
         index = Index(file["ids"][()], file["image_sizes"][()], file["digests"][()], offsets)
         arrays = {}
         for stream, ends in offsets.items():
-            columns = {name: (dtype,) for name, dtype in COLUMNS.items() if name in file[stream]}
-            for name, types in {VALUES: DTYPES, **columns}.items():
-                rows = _rows(path, file[stream][name], types)
-                if rows.count != ends[-1] or (name == VALUES and len(rows.row.shape) != 1):
-                    raise ValueError(f"{stream}/{name} does not have the layout {LAYOUT!r}")
-                arrays[f"{stream}/{name}"] = rows
+            for name in [VALUES, *filter(file[stream].__contains__, COLUMNS)]:
+                arrays[f"{stream}/{name}"] = _rows(path, file[stream][name], name, ends[-1])
     return attributes, index, arrays
 
 
-def _rows(path: Path, data: Any, types: Sequence[str]) -> Rows:
-    """Return where the rows of an HDF5 data set are; ValueError where it is of another type."""
+def _rows(path: Path, data: Any, name: str, count: int) -> Rows:
+    """Return where the rows of an HDF5 data set are; ValueError where it is another's."""
     place = data.id.get_offset()  # None where it is not in one piece
-    if place is None or data.dtype not in map(np.dtype, types):
+    types = DTYPES if name == VALUES else (COLUMNS[name],)
+    is_shaped = len(data) == count and (name != VALUES or data.ndim == 2)
+    if place is None or data.dtype not in map(np.dtype, types) or not is_shaped:
         raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
-    return Rows(path, np.dtype((data.dtype, data.shape[1:])), len(data), place)
+    return Rows(path, np.dtype((data.dtype, data.shape[1:])), count, place)
 
 
 class FeatureStore:
@@ -138,9 +132,8 @@ class FeatureStore:
                     raise ValueError("it does not begin as one")
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self.attributes, index, self.arrays = contents(self.path)
-            for name, text in index.attributes(self.attributes).items():
-                if self.attributes.get(name) != text:
-                    raise ValueError(f"its {name} does not match the content")
+            if index.attributes(self.attributes) != self.attributes:
+                raise ValueError("its checksums do not match the content")
             self._mapped = {
                 path: np.frombuffer(self._map, rows.row, rows.count, rows.offset)
                 for path, rows in self.arrays.items()
@@ -213,9 +206,9 @@ class FeatureStore:
         stream = self._named(stream)
         return [name for name in COLUMNS if f"{stream}/{name}" in self.arrays]
 
-    def shape(self, stream: str, name: str = VALUES) -> tuple[int, ...]:
-        """Return the shape of one array of the file, [rows of all images, ...]."""
-        return self._mapped[f"{self._named(stream)}/{name}"].shape
+    def shape(self, stream: str) -> tuple[int, ...]:
+        """Return the shape of a stream's vectors, [rows of all images, dim]."""
+        return self._mapped[f"{self._named(stream)}/{VALUES}"].shape
 
     def extractor_hash(self) -> str:
         """Return the hash of extractor, weights and type of numbers; other images keep it."""
@@ -234,12 +227,10 @@ class FeatureStore:
         end = len(self.ids) if last is None else last
         for start in range(first, end, step):
             stop = min(start + step, end)
-            own = {stream: offsets[[start, stop]] for stream, offsets in self.offsets.items()}
-            yield (
-                start,
-                stop,
-                {path: rows.read(*own[path.split("/")[0]]) for path, rows in self.arrays.items()},
-            )
+            arrays = {}
+            for path, rows in self.arrays.items():
+                arrays[path] = rows.read(*self.offsets[path.split("/")[0]][[start, stop]])
+            yield start, stop, arrays
 
     def require(self, image_ids: Iterable[int]) -> None:
         """Check that all of these images have features, before hours are spent on the others."""
@@ -254,22 +245,17 @@ class FeatureStore:
         positions = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
         missing = wanted[self.ids[positions] != wanted]
         if len(missing):
-            missing = np.unique(missing)
-            others = (
-                f" (nor for {len(missing) - 1} others of the {len(np.unique(wanted))})"
-                if len(missing) > 1
-                else ""
-            )
             raise FeatureError(
-                f"{self.path}: no features for image id {missing[0]}{others}; this store was made "
-                "from another corpus or from fewer images: extract the features "
-                "again from this corpus"
+                f"{self.path}: no features for {len(np.unique(missing))} of "
+                f"{len(np.unique(wanted))} images, such as image id {missing.min()}; this store "
+                "was made from another corpus or from fewer images: extract the features again "
+                "from this corpus"
             )
         return positions
 
     def verify(self) -> None:
         """Read everything and compare it with the checksums (1 GB takes about a second)."""
-        for position in np.flatnonzero(~self.intact())[:1]:
+        for position in np.flatnonzero(~self.intact()).tolist():
             raise self._changed(position)
 
     def intact(self) -> np.ndarray:
@@ -381,12 +367,13 @@ def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
     """Describe one stream; what its numbers are like, from some images."""
     counts = store.rows(store.ids.tolist(), stream)
     values, mask = store.read(sample, stream)
-    real, dtype = values[mask], store.arrays[f"{stream}/{VALUES}"].row.base.name
+    real = values[mask]
     dead = (real.std(0) < 1e-6).float().mean()
-    columns = "".join(f", with {', '.join(names)}" for names in [store.columns(stream)] if names)
+    columns = "".join(f", {name}" for name in store.columns(stream))
     return (
         f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, "
-        f"{dtype}{columns}; mean {real.mean():.4g}, sd {real.std():.4g}, largest "
+        f"{store.attributes['dtype']}{columns}; mean {real.mean():.4g}, sd "
+        f"{real.std():.4g}, largest "
         f"{real.abs().max():.4g}, {100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} "
         f"% dead channels (in {len(sample)} images)"
     )

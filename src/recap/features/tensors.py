@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from recap.core.errors import RecapError
+from recap.core.errors import OF_FILES, RecapError
 from recap.core.process import cause, out_of_memory
 from recap.data.files.pickles import ARRAYS, Opaque, load_plain, plain
 
@@ -21,13 +21,16 @@ _NUMBERS = {
 }
 
 
-def read_tensors(path: Path, refused: type[RecapError]) -> Any:
+def read_tensors(path: Path, room: type[RecapError]) -> Any:
     """Return what a file from outside holds, as `plain` does.
 
-    One sentence for whatever is wrong.
+    One sentence for whatever is wrong, an error of the room.
     """
     from safetensors.torch import load_file
 
+    absent, broken = OF_FILES[room]
+    if not path.is_file():
+        raise absent(f"{path}: no such weights; put them there, or correct `weights` or the name")
     try:
         if path.suffix == ".safetensors":
             return plain(load_file(path), _check_tensor)
@@ -48,7 +51,7 @@ def read_tensors(path: Path, refused: type[RecapError]) -> Any:
             reason = f" (it names {code[1]})"
         elif out_of_memory(error) or isinstance(error, ValueError | OSError):
             reason = f" ({cause(error)})"
-        raise refused(
+        raise broken(
             f"{path}: is damaged, or holds more than tensors, which could run code{reason}; fetch "
             "it again, or where it can be trusted, read it with torch.load(.., weights_only=False) "
             "and write its tensors alone with torch.save or as safetensors"
@@ -59,12 +62,12 @@ def _check_tensor(value: Any) -> None:
     """Refuse a tensor that is no rows of numbers in memory of its own, before a copy."""
     if not isinstance(value, torch.Tensor):
         return
-    plain_layout = value.layout == torch.strided and not value.is_nested
-    if value.dtype not in _NUMBERS or not plain_layout or value.device.type != "cpu":
-        raise ValueError(f"a tensor is {value.dtype} of layout {value.layout} on {value.device}")
-    if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+    is_plain = value.layout == torch.strided and not value.is_nested and value.device.type == "cpu"
+    stored = value.untyped_storage().nbytes() if is_plain else 0
+    if value.dtype not in _NUMBERS or value.nbytes > stored:
         raise ValueError(
-            f"a tensor {list(value.shape)} repeats {value.untyped_storage().nbytes():,} bytes"
+            f"a tensor {list(value.shape)} is {value.dtype}, {value.layout} on {value.device} in "
+            f"{stored:,} bytes"
         )
 
 
@@ -72,10 +75,11 @@ def _check_sums(path: Path) -> None:
     """Compare the members of a zip with their check sums, at which torch does not look."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise ValueError("its tensors are compressed, as torch.save never does")
-            if (wrong := archive.testzip()) is not None:
-                raise ValueError(f"the check sum of {wrong!r} is wrong")
+            # torch.save never compresses: such a member could fill the memory
+            packed = [entry.filename for entry in archive.infolist() if entry.compress_type]
+            wrong = packed[0] if packed else archive.testzip()
+            if wrong is not None:
+                raise ValueError(f"its member {wrong!r} is compressed, or its check sum is wrong")
 
 
 def weights_hash(model: torch.nn.Module) -> str:

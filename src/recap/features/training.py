@@ -106,10 +106,8 @@ def pretrain(
 
 def _training_records(boxes: Path) -> list[dict[str, Any]]:
     """Return what `boxes.json` says of each training picture with objects."""
-    records = []
-    for record in read_json(boxes)["images"]:
-        if record["split"] == "train" and record["objects"]:
-            records.append(record)
+    images = read_json(boxes)["images"]
+    records = [image for image in images if image["split"] == "train" and image["objects"]]
     if not records:
         raise DataError(f"{boxes}: no training picture has boxes; a backbone cannot learn from it")
     return records

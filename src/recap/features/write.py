@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from recap.core.documents import read_json, write_json
-from recap.core.errors import FeatureError
+from recap.core.documents import differences, read_json, write_json
+from recap.core.errors import FeatureError, listed
 from recap.core.files import atomic_path, remove_leftovers, writing
 from recap.core.log import log, progress
 from recap.features.records import GRID, VALUES, ImageFeatures, image_digest, stored_arrays
@@ -127,17 +127,14 @@ def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | 
     """Pack what several parts have extracted into a store,
     and remove the shards; ``files``: `Part.done` of each."""
     parts = [read_json(file, Finished) for file in files]
-    for file, part in zip(files, parts, strict=True):
-        if part != parts[0]:
-            differing = sorted(
-                key for key, text in part.header.items() if parts[0].header.get(key) != text
-            )
-            raise FeatureError(
-                f"{file}: its {', '.join(differing) or 'images'} differ from those of {files[0]}; "
-                "delete both and make all parts on machines of one kind, or "
-                "set `extraction_parts: 1`"
-            )
     first = parts[0]
+    for file, part in zip(files, parts, strict=True):
+        if part != first:
+            differing = listed(differences(first.header, part.header)) or "its images"
+            raise FeatureError(
+                f"{file}: differs from {files[0]} ({differing}); delete both and make all parts on "
+                "machines of one kind, or set `extraction_parts: 1`"
+            )
     there = _there(_earlier(out, kept, shards, first.header["job"]), set(first.ids))
     lacking = [image_id for image_id in first.ids if image_id not in there]
     if lacking:
@@ -192,11 +189,10 @@ def _there(
             if intact[position] and _is_older(files(image_id), written):
                 there[image_id] = store
         taken = len(there) - before
-        # A store that was being filled lacks what had not been copied yet.
-        if taken < len(own) and not store.path.name.endswith(MERGING):
+        if taken < len(own):
             log.warning(
-                f"{store.path}: {len(own) - taken} images are damaged, or their files have changed "
-                "since (making them again)"
+                f"{store.path}: {len(own) - taken} images are unfinished or damaged, or their "
+                "files have changed since (making them again)"
             )
         log.info(f"{store.path}: {taken} images are there from an earlier run")
     return there
@@ -244,27 +240,21 @@ def _set_hash(ids: Sequence[int]) -> str:
 
 def _check_writable(path: Path) -> None:
     """Create the folder of a file that will be written, before hours are spent on its content."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
+        with tempfile.TemporaryFile(dir=path.parent, prefix=f".{path.name}."):
             pass
-    except OSError as error:
-        raise FeatureError(
-            f"{path.parent}: cannot be written ({error.strerror}); name another folder"
-        ) from error
     if path.is_dir():
         raise FeatureError(f"{path}: is a folder; name a file in it")
 
 
 def _remove_shards(shards: Path) -> None:
     """Remove all shards, also those of other jobs, and the folder if that leaves it empty."""
-    if not shards.is_dir():
-        return
     remove_leftovers(shards, _OURS.pattern)
-    for path in shards.iterdir():
+    for path in shards.glob("*.h5"):
         if _OURS.fullmatch(path.name):
             path.unlink()
-    if not any(shards.iterdir()):
+    if shards.is_dir() and not any(shards.iterdir()):
         shards.rmdir()
 
 
@@ -283,19 +273,18 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
     places = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     places.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     places.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    small = {
-        "ids": index.ids,
-        "image_sizes": index.sizes,
-        "digests": index.digests,
-    }
+    small = {"ids": index.ids, "image_sizes": index.sizes, "digests": index.digests}
     small |= {f"{stream}/offsets": offsets for stream, offsets in index.offsets.items()}
-    # Values start at a page of memory. This version of the format has checksums of its structure.
-    options: dict[str, Any] = {
-        "alignment_threshold": _PAGE,
-        "alignment_interval": _PAGE,
-        "libver": ("v108", "v108"),
-    }
-    with h5py.File(path, "w", locking=False, userblock_size=_PAGE, **options) as file:
+    with h5py.File(
+        path,
+        "w",
+        locking=False,
+        userblock_size=_PAGE,
+        # Values start at a page of memory.
+        alignment_threshold=_PAGE,
+        alignment_interval=_PAGE,
+        libver=("v108", "v108"),  # this version of the format has checksums of its structure
+    ) as file:
         for name, array in small.items():
             file.create_dataset(name, data=array, track_times=False)
         rows = {}

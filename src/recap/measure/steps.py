@@ -11,6 +11,7 @@ has none.
 from __future__ import annotations
 
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -41,7 +42,7 @@ from recap.plan.costs import StepCost
 from recap.plan.workload import StepInputs, StepShape
 from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
-from recap.settings import CrossEntropy, DecodingSettings, SelfCritical, Stage
+from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 from recap.settings.features import StoredStream
 from recap.settings.models import MODELS
 from recap.training.batches import Batch
@@ -55,8 +56,6 @@ IMAGES, VECTORS, WIDTH, IDS, CAPTIONS, WORDS, LONGEST, BEAM = 10, 49, 2048, 9488
 _FEW_IMAGES = 4  # of the step whose operations and bytes are counted
 _SECONDS_ON_CPU = 2.0  # of a timed step, which has as many images of the batch as that allows
 _REPEATS = 3
-# at which the CPU waits for its device
-_WAITS = ("_local_scalar_dense", "nonzero", "masked_select")
 
 
 def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape]:
@@ -106,28 +105,23 @@ class Trial:
         """Return random captions for so many images: one longest, the others of mean length."""
         sizes = self.shape.inputs
         lengths = [sizes.longest - 1, *[round(sizes.words) - 1] * (round(sizes.captions) - 1)]
-        captions: dict[int, list[list[int]]] = {}
+        captions = {}
         for image in range(number):
-            captions[image] = []
-            for length in lengths:
-                ids = torch.randint(len(SPECIAL), self.ids, (max(1, length),))
-                captions[image].append(ids.tolist())
+            ids = [torch.randint(len(SPECIAL), self.ids, (max(1, length),)) for length in lengths]
+            captions[image] = [each.tolist() for each in ids]
         return captions
-
-    def objective(self, captions: Mapping[int, list[list[int]]]) -> Objective:
-        """Return the objective of the shape's stage, with these references."""
-        stage = self.shape.settings
-        if isinstance(stage, SelfCritical):
-            longest = self.shape.inputs.longest
-            return SelfCriticalObjective(self.model, stage, references=captions, max_length=longest)
-        assert isinstance(stage, CrossEntropy)
-        return CrossEntropyObjective(self.model, stage)
 
     def optimizer_step(self, captions: Mapping[int, list[list[int]]]) -> OptimizerStep:
         """Return an optimizer step of the shape's stage, with these references."""
         stage, width = self.shape.settings, self.shape.model.noam_width
-        assert isinstance(stage, Stage)
-        objective = self.objective(captions)
+        if isinstance(stage, SelfCritical):
+            longest = self.shape.inputs.longest
+            objective: Objective = SelfCriticalObjective(
+                self.model, stage, references=captions, max_length=longest
+            )
+        else:
+            assert isinstance(stage, CrossEntropy)
+            objective = CrossEntropyObjective(self.model, stage)
         group = Group(device=self.device)
         return OptimizerStep(
             model=self.model, objective=objective, stage=stage, d_model=width, group=group
@@ -254,7 +248,6 @@ def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[st
         "cost": cost.model_dump(mode="json"),
         "compiled": compiled,
         "launches": counted.launches,  # of the plain code, a kernel or more each
-        "waits": counted.waits,
         "peak_mb": rounded(torch.cuda.max_memory_allocated(device) / 1e6)
         if device.type == "cuda"
         else None,
@@ -270,24 +263,19 @@ class Operations(TorchDispatchMode):
         total: operations so far: products, convolutions and attention, which are nearly all.
         launches: operators that compute, not those that only look at memory differently or reserve
         it.
-        waits: reads of a number and indices of unknown length, at which the CPU waits for its
-        device.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.total = self.launches = self.waits = 0
+        self.total = self.launches = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and add what it computes."""
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         self.launches += not (func.is_view or "empty" in name or name == "detach")
-        masks = name == "index" and any(
-            each is not None and each.dtype == torch.bool for each in args[1]
-        )
-        self.waits += name in _WAITS or masks
-        if formula := _formulas().get(func.overloadpacket):
+        formula = _formulas().get(func.overloadpacket)
+        if formula is not None:
             self.total += formula(*args, **(kwargs or {}), out_val=out)
         return out
 
@@ -295,20 +283,12 @@ class Operations(TorchDispatchMode):
 @cache
 def _formulas() -> dict[Any, Callable[..., int]]:
     """Return torch's formulas and those of the operators of the CPU that it does not know."""
-    aten = torch.ops.aten
     formulas = dict(flop_registry)
     # Fused attention on a CPU counts as the GPU's.
-    for cpu, gpu in (
-        (
-            aten._scaled_dot_product_flash_attention_for_cpu,
-            aten._scaled_dot_product_flash_attention,
-        ),
-        (
-            aten._scaled_dot_product_flash_attention_for_cpu_backward,
-            aten._scaled_dot_product_flash_attention_backward,
-        ),
-    ):
-        formulas.setdefault(cpu, flop_registry[gpu])
+    gpu = "_scaled_dot_product_flash_attention"
+    for cpu, end in ((f"{gpu}_for_cpu", ""), (f"{gpu}_for_cpu_backward", "_backward")):
+        operator = getattr(torch.ops.aten, gpu + end)
+        formulas.setdefault(getattr(torch.ops.aten, cpu), flop_registry[operator])
     # a product with a weight in oneDNN's layout
     packed = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if packed is not None:
@@ -321,11 +301,9 @@ def machine(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     about = Path("/proc/cpuinfo")
-    lines = (
-        about.read_text(encoding="utf-8", errors="replace").splitlines() if about.exists() else []
-    )
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(iter(names), platform.processor() or platform.machine())
+    text = about.read_text(encoding="utf-8", errors="replace") if about.exists() else ""
+    name = re.search(r"^model name\s*:(.*)", text, re.MULTILINE)
+    return name[1].strip() if name else platform.processor() or platform.machine()
 
 
 def _seconds(run: Callable[[], Any], device: torch.device) -> float:

@@ -20,30 +20,13 @@ from typing import Any, ClassVar
 from recap.core.errors import MetricError
 from recap.data.tokenizer import marks
 from recap.metrics.base import Captions, Gap, Metric, Result, Tokenized, sanitize
-from recap.metrics.java import java_program, package_folder
+from recap.metrics.java import package_folder, run_java
 
 # The tokens that COCO's evaluation drops.
-PUNCTUATION = frozenset(
-    [
-        "''",
-        "'",
-        "``",
-        "`",
-        "-LRB-",
-        "-RRB-",
-        "-LCB-",
-        "-RCB-",
-        ".",
-        "?",
-        "!",
-        ",",
-        ":",
-        "-",
-        "--",
-        "...",
-        ";",
-    ]
-)
+PUNCTUATION = (
+    "''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-",
+    ".", "?", "!", ",", ":", "-", "--", "...", ";",
+)  # fmt: skip
 
 
 class CocoMetric(Metric):
@@ -160,21 +143,17 @@ def ptb_tokenize(*lists: Sequence[str], java: Path) -> list[list[str]]:
         jar = package_folder("tokenizer") / "stanford-corenlp-3.4.1.jar"
         arguments = ["-XX:+UseSerialGC", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
         arguments += ["-preserveLines", "-lowerCase", "-ioFileList", "files"]
-        with java_program(arguments, java=java, cwd=folder, what="the PTB tokenizer") as ptb:
-            ptb.finish()
-        outputs = [
-            (folder / f"{number}.out").read_bytes().decode("utf-8", "replace")
-            for number in range(len(lists))
-        ]
-    tokenized = []
-    for captions, lines in zip(lists, (output.split("\n") for output in outputs), strict=True):
-        if len(lines) != len(captions):
-            lengths = f"{len(lines)} lines of {len(captions)} captions"
-            raise MetricError(
-                f"the PTB tokenizer made {lengths}; one holds a character that it takes for a line "
-                "end"
-            )
-        tokenized.append([_words(line) for line in lines])
+        run_java(arguments, java=java, cwd=folder, what="the PTB tokenizer")
+        tokenized = []
+        for number, captions in enumerate(lists):
+            output = (folder / f"{number}.out").read_bytes().decode("utf-8", "replace")
+            lines = [_words(line) for line in output.split("\n")]
+            if len(lines) != len(captions):
+                raise MetricError(
+                    f"the PTB tokenizer made {len(lines)} lines of {len(captions)} captions; one "
+                    "holds a character that it takes for a line end"
+                )
+            tokenized.append(lines)
     return tokenized
 
 

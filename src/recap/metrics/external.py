@@ -37,13 +37,9 @@ class ExternalScores(Metric):
     def score(self, captions: Captions) -> Result:
         """Return the scores of the file; where there is none, that is a `Gap`."""
         name = f"{self.file}.{captions.split}"
-        paths = (
-            [captions.folder / f"{name}.{suffix}" for suffix in ("parquet", "csv")]
-            if captions.folder
-            else []
-        )
+        paths = [(captions.folder or Path()) / f"{name}.{end}" for end in ("parquet", "csv")]
         path = next(filter(Path.is_file, paths), None)
-        if path is None:
+        if captions.folder is None or path is None:
             raise Gap(f"there is no {name}.csv or .parquet beside the captions")
         per_image = _read(path, self.names, captions.ids)
         self._sha256 = sha256_file(path)
@@ -67,17 +63,16 @@ def _read(path: Path, names: Sequence[str], ids: Sequence[int]) -> dict[str, dic
     import pyarrow.csv
     import pyarrow.parquet as pq
 
+    wanted = ["image_id", *names]
     try:
         table = pq.read_table(path) if path.suffix == ".parquet" else pyarrow.csv.read_csv(path)
-        columns: dict[str, list[Any]] = table.to_pydict()  # here names that are no UTF-8 are met
-    except (pa.ArrowException, OSError, ValueError) as error:
+        content = table.to_pydict()  # here names that are no UTF-8 are met
+        columns: dict[str, list[Any]] = {name: content[name] for name in wanted}
+    except (pa.ArrowException, OSError, LookupError, ValueError) as error:
         raise MetricError(
-            f"{path}: no table can be read ({' '.join(str(error).split())}); correct it"
+            f"{path}: no table with the columns {', '.join(wanted)} can be read "
+            f"({' '.join(str(error).split())}); correct it"
         ) from error
-    if absent := [name for name in ("image_id", *names) if name not in columns]:
-        raise MetricError(
-            f"{path}: has no column {absent[0]!r}; its columns are {', '.join(columns)}"
-        )
     means = {}
     for name in names:
         values: dict[int, list[float]] = defaultdict(list)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from recap.data.vocabulary import (
     AnyVocabulary,
     BytePairVocabulary,
     CaptionIds,
+    joined,
     padded,
     ranges,
 )
@@ -155,10 +155,7 @@ class DocumentFrequencies:
             per_image = per_image[per_image > 0]
             documents = np.repeat(np.arange(len(per_image)), per_image)
         grams = _longest_grams(captions.tokens, lengths)
-        # Sorted once by their four words, n-grams are sorted by their first n words, for every n.
-        order = np.argsort(grams)
-        grams = grams[order]
-        owners = np.repeat(documents, lengths)[order]
+        owners = np.repeat(documents, lengths)
         count = int(documents.max(initial=-1)) + 1
         tables = [_counted(grams, owners, length, count) for length in range(1, ORDERS + 1)]
         return cls(tuple(keys for keys, _ in tables), tuple(counts for _, counts in tables), count)
@@ -181,21 +178,13 @@ def _counted(
     grams: NDArray[np.uint64], owners: Ints, length: int, documents: int
 ) -> tuple[NDArray[np.uint64], Ints]:
     """Return the n-grams of a length, rising, and the documents
-    of each, from sorted keys of four words and owners."""
+    of each, from keys of four words and owners."""
     grams = grams >> np.uint64(16 * (ORDERS - length))
     whole = grams & np.uint64(0xFFFF) != 0
-    grams, owners = grams[whole], owners[whole]
-    first = np.ones(len(grams), bool)
-    first[1:] = grams[1:] != grams[:-1]
+    known, places = np.unique(grams[whole], return_inverse=True)
     # one pair (n-gram, document) counts once, however often the n-gram occurs in the document
-    pairs = (np.cumsum(first) - 1) * max(1, documents) + owners
-    pairs.sort()
-    once = np.ones(len(pairs), bool)
-    once[1:] = pairs[1:] != pairs[:-1]
-    known = grams[first]
-    return known, np.bincount(pairs[once] // max(1, documents), minlength=len(known)).astype(
-        np.int64
-    )
+    pairs = np.unique(places * max(1, documents) + owners[whole])
+    return known, np.bincount(pairs // max(1, documents), minlength=len(known))
 
 
 @dataclass(frozen=True)
@@ -252,9 +241,7 @@ class CiderD:
         """
         places = self._references.places(images)
         theirs = self._all or self._prepared(np.unique(places))
-        lengths = np.fromiter(map(len, candidates), np.int64, len(candidates))
-        tokens = np.fromiter(chain.from_iterable(candidates), np.int64, int(lengths.sum()))
-        mine = self._vectors(lengths, tokens)
+        mine = self._vectors(*joined(candidates))
         seen = np.flatnonzero(mine.gram >= 0)
         place = theirs.pairs.find(self._pair(places[mine.line[seen] // ORDERS], mine.gram[seen]))
         shared = place >= 0  # n-grams that a reference of the image has, too

@@ -55,14 +55,10 @@ def score(
     """
     scorers = {name: METRICS.get(name)() for name in metrics}
     with_references = {image_id for image_id, captions in references.items() if captions}
-    for have, lack, what in (
-        (references, hypotheses, "caption"),
-        (hypotheses, with_references, "reference captions"),
-    ):
-        if missing := sorted(set(have) - set(lack)):
-            raise MetricError(
-                f"image {missing[0]} has no {what} ({len(missing)} such images of {len(have)})"
-            )
+    if lacking := sorted(with_references ^ hypotheses.keys()):
+        raise MetricError(
+            f"image {lacking[0]} has no caption, or no references ({len(lacking)} such images)"
+        )
     java = java_executable()
     tokenized = coco.tokenize_captions(references, hypotheses, java=java)
     captions = Captions(references, dict(sorted(hypotheses.items())), tokenized, java, **options)
@@ -122,11 +118,8 @@ def evaluate_captions(
     Scores from outside are looked for in ``out``; the other arguments and the options are those of
     :func:`score`.
     """
-    refs = {int(image_id): list(captions) for image_id, captions in references.items()}
-    captions = {
-        int(image_id): sanitize(caption) for image_id, caption in sorted(hypotheses.items())
-    }
-    scores = score(refs, captions, metrics=metrics, folder=out, split=split, **options)
+    captions = {image_id: sanitize(caption) for image_id, caption in sorted(hypotheses.items())}
+    scores = score(references, captions, metrics=metrics, folder=out, split=split, **options)
     if scores.failed:
         raise MetricError(
             f"{out}: {'; '.join(scores.failed.values())}; no score was written: see to Java, "
@@ -136,7 +129,7 @@ def evaluate_captions(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    counts = [len(texts) for texts in refs.values()]
+    counts = [len(texts) for texts in references.values()]
     signature = {
         "pycocoevalcap": version("pycocoevalcap"),
         **scores.versions,
@@ -155,15 +148,14 @@ def evaluate_captions(
         "split": split,
         "decoding": decoding.model_dump(mode="json"),
     }
-    files = [
-        out / name for name in (f"captions.{split}.json", f"scores.{split}.parquet", "metrics.json")
-    ]
-    write_json(files[0], [{"image_id": i, "caption": text} for i, text in captions.items()])
+    texts = out / f"captions.{split}.json"
+    write_json(texts, [{"image_id": i, "caption": text} for i, text in captions.items()])
     columns: dict[str, Any] = {"image_id": pa.array(captions, pa.int64())}
     for name, per_image in scores.per_image.items():
         columns[name] = pa.array([per_image[image_id] for image_id in captions], pa.float64())
-    with atomic_path(files[1]) as temporary:
+    table = out / f"scores.{split}.parquet"
+    with atomic_path(table) as temporary:
         pq.write_table(pa.table(columns), temporary, write_page_checksum=True)
-    write_json(files[2], values)
-    record(*files)
+    write_json(out / "metrics.json", values)
+    record(texts, table, out / "metrics.json")
     return scores

@@ -19,7 +19,7 @@ from recap.core.files import atomic_path
 from recap.core.log import log
 from recap.metrics.base import Captions, Gap
 from recap.metrics.coco import CocoMetric
-from recap.metrics.java import java_program, package_folder
+from recap.metrics.java import package_folder, run_java
 
 if TYPE_CHECKING:
     from recap.data.files.download import Transfer
@@ -65,15 +65,10 @@ class Spice(CocoMetric):
             result = scratch / "out.json"
             source.write_text(json.dumps(items), encoding="utf-8")
             cache.mkdir()
-            arguments = [
-                *_JVM_OPTIONS,
-                "-jar",
-                str(package_folder("spice") / "spice-1.0.jar"),
-                str(source),
-            ]
-            arguments += ["-cache", str(cache), "-out", str(result), "-subset", "-silent"]
-            with java_program(arguments, java=captions.java, cwd=scratch, what="SPICE") as jar:
-                jar.finish()
+            jar = package_folder("spice") / "spice-1.0.jar"
+            arguments = [*_JVM_OPTIONS, "-jar", str(jar), str(source), "-cache", str(cache)]
+            arguments += ["-out", str(result), "-subset", "-silent"]
+            run_java(arguments, java=captions.java, cwd=scratch, what="SPICE")
             try:
                 entries: list[dict[str, Any]] = json.loads(result.read_text(encoding="utf-8"))
                 scores = {

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from recap.core.errors import ConfigError
 from recap.data.vocabulary import PAD
 from recap.models.images import Images, InputSpec
 from recap.models.state import MemoryT, StateT
@@ -39,13 +38,12 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     The types of its memory and of its state are its parameters: `class
     UpDown(Captioner[GlobalMemory, UpDownState])`. A constructor takes `inputs: InputSpec`, then the
-    settings of the model's kind. Layers take flat keyword arguments without defaults; the settings
-    (`recap.settings.models`) own the numbers.
+    settings of the model's kind. Layers take these, too, or flat keyword arguments without
+    defaults; the settings (`recap.settings.models`) own the numbers.
     """
 
-    #: whether the model's streams must come with boxes and image sizes;
-    #: or the names of those that must
-    reads_boxes: bool | Sequence[str] = False
+    #: the names of the streams that must come with boxes and image sizes
+    reads_boxes: Sequence[str] = ()
     #: passes that `recap.models.compiled` compiles
     compiled_passes: Sequence[str] = ("encode", "decode")
     #: whether compiled captions are padded to buckets of tokens; not where padding changes results
@@ -60,11 +58,11 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         """Return the names of the streams that the model reads; by default the main one."""
         return [inputs.main]
 
-    def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
+    def run_layer(self, layer: nn.Module, *inputs: Any, **others: Any) -> Any:
         """Call a layer, with its activations recomputed if asked for."""
         if self.activation_checkpointing and torch.is_grad_enabled():
-            return checkpoint(layer, *inputs, use_reentrant=False)
-        return layer(*inputs)
+            return checkpoint(layer, *inputs, use_reentrant=False, **others)
+        return layer(*inputs, **others)
 
     @abstractmethod
     def encode(self, images: Images) -> MemoryT:
@@ -86,8 +84,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V] scores before the softmax; by default of the layer `output`."""
-        scores: Tensor = cast(nn.Module, self.output)(hidden)
-        return scores
+        return cast(nn.Module, self.output)(hidden)
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V], in at least float32: in 16 bits rare words would underflow."""
@@ -117,12 +114,5 @@ def build_model(settings: ModelConfig, inputs: InputSpec) -> Captioner:
     It is imported here, so that the source of one kind is no part of what another depends on.
     """
     make = resolve(settings.implementation)
-    if not (isinstance(make, type) and issubclass(make, Captioner)):
-        wrong = f"model {settings.kind!r}: its implementation {settings.implementation} is not"
-        raise ConfigError(f"{wrong} a recap.models.base.Captioner")
     make.reads(inputs)  # its sentence about a missing stream comes before any other
-    try:
-        model: Captioner = make(inputs, settings)
-    except ValueError as error:
-        raise ConfigError(f"model {settings.kind!r}: {error}") from error
-    return model
+    return make(inputs, settings)

@@ -56,7 +56,5 @@ def _build(config: ModelConfig, sizes: dict[str, int], ids: int, source: str) ->
     try:
         with torch.device("meta"):
             build_model(config, InputSpec(sizes, ids))
-    except RecapError as error:
-        raise ConfigError(f"{source}: {error}") from error
-    except (RuntimeError, TypeError, ArithmeticError) as error:
+    except (RecapError, RuntimeError, ValueError, TypeError, ArithmeticError) as error:
         raise ConfigError(f"{source}: {first_line(error)}") from error

@@ -67,12 +67,12 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
         log_probabilities, parts = zip(
             *(model.step(tokens, part) for model, part in pairs), strict=True
         )
-        return self._mean(list(log_probabilities)), replace(
+        return self._mean(log_probabilities), replace(
             state, position=state.position + 1, parts=parts
         )
 
     @staticmethod
-    def _mean(log_probabilities: list[Tensor]) -> Tensor:
+    def _mean(log_probabilities: tuple[Tensor, ...] | list[Tensor]) -> Tensor:
         if len(log_probabilities) == 1:
             return log_probabilities[0]
         return torch.stack(log_probabilities).logsumexp(0) - math.log(len(log_probabilities))

@@ -8,6 +8,7 @@ N vectors (the most of any image), width F.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from recap.core.errors import DataError
 from recap.data.vocabulary import AnyVocabulary
 
 
@@ -58,23 +60,31 @@ class Images:
 
     def to(self, device: torch.device) -> Images:
         """Move all streams; floating-point numbers keep their type."""
-        return self._each(lambda x: x.to(device, non_blocking=True))
-
-    def pinned(self) -> Images:
-        """Return the tensors in memory that a GPU copies from while the CPU goes on."""
-        return self._each(lambda x: x.pin_memory())
+        return self.each(lambda x: x.to(device, non_blocking=True))
 
     def select(self, index: Tensor) -> Images:
         """Return some of the images, given by index."""
-        return self._each(lambda x: x[index])
+        return self.each(lambda x: x[index])
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Images:
+    def each(self, change: Callable[[Tensor], Tensor]) -> Images:
+        """Change every tensor."""
         streams = {}
         for name, stream in self.streams.items():
             boxes = None if stream.boxes is None else change(stream.boxes)
             sizes = None if stream.sizes is None else change(stream.sizes)
             streams[name] = Stream(change(stream.values), change(stream.mask), boxes, sizes)
         return Images(streams)
+
+
+def square_side(vectors: int) -> int:
+    """Return the side of the square grid whose cells are so many vectors."""
+    side = math.isqrt(vectors)
+    if side * side != vectors:
+        raise DataError(
+            f"an image has {vectors} vectors, and the model reads them as the cells of a square "
+            "grid; take features of a square grid, or a model that needs none"
+        )
+    return side
 
 
 @dataclass(frozen=True)

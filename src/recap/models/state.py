@@ -36,10 +36,7 @@ class Memory:
 
     def select(self, images: Tensor) -> Self:
         """Return the memory of some of the images, given by index."""
-        return replace(
-            self,
-            **{field.name: _selected(getattr(self, field.name), images) for field in fields(self)},
-        )
+        return _selected(self, images)
 
 
 MemoryT = TypeVar("MemoryT", bound=Memory)
@@ -67,29 +64,28 @@ class State(Generic[MemoryT]):
         def moved(value: Any) -> Any:
             return value[images, beams] if isinstance(value, Tensor) else value.reorder(beams)
 
-        own = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.metadata == PER_BEAM
-        }
-        return replace(self, **{name: _mapped(moved, value) for name, value in own.items()})
+        own = {}
+        for field in fields(self):
+            if field.metadata == PER_BEAM:
+                own[field.name] = _mapped(moved, getattr(self, field.name))
+        return replace(self, **own)
 
     def select(self, images: Tensor) -> Self:
         """Return the state of some of the images, given by index."""
-        names = (field.name for field in fields(self) if field.name != "position")
-        return replace(self, **{name: _selected(getattr(self, name), images) for name in names})
+        return _selected(self, images)
 
 
 StateT = TypeVar("StateT", bound=State[Any])
 
 
-def _selected(value: Any, images: Tensor) -> Any:
-    """Return what belongs to some of the images."""
+def _selected(whole: Any, images: Tensor) -> Any:
+    """Return a memory or a state of some of the images."""
 
     def select(leaf: Any) -> Any:
         return leaf[images] if isinstance(leaf, Tensor) else leaf.select(images)
 
-    return _mapped(select, value)
+    names = [field.name for field in fields(whole) if field.name != "position"]
+    return replace(whole, **{name: _mapped(select, getattr(whole, name)) for name in names})
 
 
 def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
@@ -189,9 +185,9 @@ class KeyValueCache:
     def extended(self) -> KeyValueCache:
         """Return a cache with an entry per beam for the next token; each layer has to `append`."""
         images, beams, _ = self.ancestry.shape
-        storage = (
-            self.storage if self.storage.written == self.size else self.storage.copy(self.size)
-        )
+        storage = self.storage
+        if storage.written != self.size:
+            storage = storage.copy(self.size)
         storage.written = size = self.size + beams
         new = torch.arange(self.size, size, device=self.ancestry.device).expand(images, -1)
         return KeyValueCache(torch.cat([self.ancestry, new[..., None]], -1), size, storage)
@@ -203,32 +199,24 @@ class KeyValueCache:
         """
         entries = [x.detach()[:, :, :, 0].transpose(1, 2) for x in key_value]  # [B, H, C, K]
         stored = self.storage.layers[layer] or [x[:, :, :0] for x in entries]
+        pairs = zip(stored, entries, strict=True)
+        self.storage.layers[layer] = [self._with_entries(*pair) for pair in pairs]
+
+    def _with_entries(self, stored: Tensor, new: Tensor) -> Tensor:
+        """Write the newest entries into `stored`, or into a larger copy if it has no space."""
+        images, heads, beams, width = new.shape
+        first = self.size - beams
         # a graph that writes into what it is given cannot be recorded
         if torch.compiler.is_compiling():
-            before = [
-                x.narrow(2, 0, self.size - x_new.shape[2])
-                for x, x_new in zip(stored, entries, strict=True)
-            ]
-            self.storage.layers[layer] = [
-                torch.cat(pair, 2) for pair in zip(before, entries, strict=True)
-            ]
-            return
-        stored = [self._with_space(*pair) for pair in zip(stored, entries, strict=True)]
-        for whole, new in zip(stored, entries, strict=True):
-            whole[:, :, self.size - new.shape[2] : self.size] = new
-        self.storage.layers[layer] = stored
-
-    def _with_space(self, stored: Tensor, new: Tensor) -> Tensor:
-        """Return `stored`, or a larger copy if it has no space for the newest entries."""
+            return torch.cat([stored.narrow(2, 0, first), new], 2)
         capacity = stored.shape[2]
-        if self.size <= capacity:
-            return stored
-        images, heads, beams, width = new.shape
-        larger = new.new_empty(
-            images, heads, max(2 * capacity, self.size + (INITIAL_TOKENS - 1) * beams), width
-        )
-        larger[:, :, :capacity] = stored
-        return larger
+        if self.size > capacity:
+            space = max(2 * capacity, self.size + (INITIAL_TOKENS - 1) * beams)
+            larger = new.new_empty(images, heads, space, width)
+            larger[:, :, :capacity] = stored
+            stored = larger
+        stored[:, :, first : self.size] = new
+        return stored
 
     def shared(self, layer: int) -> KeyValue:
         """Return all entries, [B, 1, H, S, K], without a copy.
@@ -242,26 +230,18 @@ class KeyValueCache:
     def mask(self) -> Tensor:
         """The `attn_mask` [B, C, 1, S] of the shared entries: True for tokens of the beam."""
         shape = (*self.ancestry.shape[:2], self.size)
-        own = torch.zeros(shape, dtype=torch.bool, device=self.ancestry.device).scatter_(
-            2, self.ancestry, True
-        )
-        return own[:, :, None]
+        own = torch.zeros(shape, dtype=torch.bool, device=self.ancestry.device)
+        return own.scatter_(2, self.ancestry, True)[:, :, None]
 
     def per_beam(self, layer: int) -> KeyValue:
         """Return the tokens of each beam in order, [B, C, H, T, K]:
         copies, for attentions that are costly per pair."""
-        images, beams, length = self.ancestry.shape
         key, value = self.storage.layers[layer]
-        _, heads, capacity, _ = key.shape
-        first = torch.arange(0, images * heads * capacity, capacity, device=key.device).view(
-            images, 1, heads, 1
-        )
-        # whole vectors are copied, where `gather` copies numbers
-        lines = (first + self.ancestry[:, :, None]).flatten()
-        shape = (images, beams, heads, length, -1)
-        return key.flatten(0, 2).index_select(0, lines).view(shape), value.flatten(
-            0, 2
-        ).index_select(0, lines).view(shape)
+        images = torch.arange(len(key), device=key.device)[:, None, None]
+        # whole vectors are copied, where `gather` copies numbers: [B, C, T, H, K]
+        keys = key[images, :, self.ancestry]
+        values = value[images, :, self.ancestry]
+        return keys.transpose(2, 3), values.transpose(2, 3)
 
     def reorder(self, beams: Tensor) -> KeyValueCache:
         """Return the cache whose beam c of image b continues the old beam `beams[b, c]`.

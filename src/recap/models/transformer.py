@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from recap.models.base import Captioner, token_mask
 from recap.models.state import PER_BEAM, KeyValueCache, Memory, MemoryT, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, fast
-from recap.nn.layers import Dropout, Residual, Stack, sinusoid_table
+from recap.nn.layers import Dropout, FeedForward, Residual, Stack, sinusoid_table
 from recap.nn.rows import PackedIndex, Rows, causal_mask, key_mask, none_if_all_true
 
 
@@ -44,14 +45,33 @@ class EncoderLayer(nn.Module):
 
         `others` are what else the attention takes.
         """
-        y = self.around_attention(
-            x.values, lambda y: self.self_attend(x.like(y), attn_mask, **others).values
+        y = x.within(
+            self.around_attention, lambda y: self.attention.to_itself(y, attn_mask, **others)
         )
-        return x.like(self.around_feed_forward(y, self.feed_forward))
+        return y.like(self.around_feed_forward(y.values, self.feed_forward))
 
-    def self_attend(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
-        """Attend to all vectors."""
-        return self.attention.to_itself(x, attn_mask, **others)
+
+def post_norm_parts(
+    *, d_model: int, d_feed_forward: int, dropout: float
+) -> tuple[partial[Residual], partial[FeedForward]]:
+    """Return what makes the residual connections of a model's layers, with their norms, and their
+    feed-forward parts, both as in Vaswani et al. 2017."""
+    residual = partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
+    feed_forward = partial(
+        FeedForward,
+        d_model=d_model,
+        d_hidden=d_feed_forward,
+        activation="relu",
+        dropout=dropout,
+    )
+    return residual, feed_forward
+
+
+def xavier_matrices(module: nn.Module) -> None:
+    """Initialize all matrices of a module (Xavier, uniform)."""
+    for parameter in module.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
 
 
 @dataclass
@@ -73,6 +93,14 @@ def with_cached(past: LayerCache | None, key_value: KeyValue) -> KeyValue:
         return key_value
     past.cache.append(past.layer, key_value)
     return past.cache.shared(past.layer)
+
+
+def attend_to_past(
+    attention: Attention, x: Rows, attn_mask: Tensor | None, past: LayerCache | None, **others: Any
+) -> Rows:
+    """Attend to the tokens so far; `others` are what else the attention takes."""
+    key_value = with_cached(past, attention.key_value(x))
+    return attention(x, key_value, attn_mask=attn_mask, **others)
 
 
 class TokenLayer(nn.Module, ABC):
@@ -144,24 +172,17 @@ class DecoderLayer(TokenLayer):
         cross_mask: Any,
         past: LayerCache | None = None,
         below: Any = (),
-        **others: Any,
     ) -> tuple[Rows, Any]:
-        """As `TokenLayer.forward`; `others` are what else the self-attention takes."""
-        y = self.around_attention(
-            x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values
+        """As `TokenLayer.forward`."""
+        words = x.within(
+            self.around_attention, lambda y: attend_to_past(self.attention, y, self_mask, past)
         )
-        y = self.around_cross(
-            y, lambda y: self.cross(x.like(y), image, attn_mask=cross_mask).values
-        )
-        return x.like(self.around_feed_forward(y, self.feed_forward)), ()
+        return self.after_words(words, image, cross_mask), ()
 
-    def self_attend(
-        self, x: Rows, attn_mask: Tensor | None, past: LayerCache | None, **others: Any
-    ) -> Rows:
-        """Attend to the tokens so far."""
-        return self.attention(
-            x, with_cached(past, self.attention.key_value(x)), attn_mask=attn_mask, **others
-        )
+    def after_words(self, x: Rows, image: Any, cross_mask: Any) -> Rows:
+        """Apply what comes after self-attention: attend to the image, then feed-forward."""
+        y = x.within(self.around_cross, lambda y: self.cross(y, image, attn_mask=cross_mask))
+        return y.like(self.around_feed_forward(y.values, self.feed_forward))
 
 
 MAX_POSITIONS = 512  # maximum tokens per caption
@@ -175,6 +196,16 @@ class TransformerState(State[MemoryT]):
     #: what each layer remembers of them beside these, see `TokenLayer.forward`
     layer_states: tuple[Any, ...] = field(metadata=PER_BEAM)
     image: tuple[Any, ...]  #: what each layer attends to in the image
+
+
+def check_length(tokens: int, longest: int) -> None:
+    """Refuse captions of so many tokens if there are fewer positions."""
+    if tokens > longest:
+        raise ConfigError(
+            f"a caption has {tokens} tokens, <bos> among them, and the model {longest} positions; "
+            "raise its `positions` or `max_tokens` if it has such a key, or lower max_length of "
+            "vocabulary and evaluation"
+        )
 
 
 def own_mask(x: Rows, cache: KeyValueCache | None) -> Tensor:
@@ -213,16 +244,13 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         `dropout` is on embedded words, `norm` comes after the last layer.
         """
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
-        self.register_buffer(
-            "positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32), persistent=False
-        )
+        table = sinusoid_table(MAX_POSITIONS, d_model)
+        self.register_buffer("positions", table, persistent=False)
         self.word_dropout = Dropout(dropout)
         self.decoder = Stack[Any](layers)
         self.decoder_norm = norm
         self.output = Linear(d_model, vocabulary_size)
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)
+        xavier_matrices(self)
 
     @property
     def layers(self) -> Stack[Any]:
@@ -235,14 +263,10 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         codes = self.positions.to(embedded.dtype)[positions]
         return self.word_dropout(embedded * math.sqrt(embedded.shape[-1]) + codes)
 
-    def check_length(self, tokens: int) -> None:
-        """Refuse captions of so many tokens if there are fewer positions."""
-        if tokens > len(self.positions):
-            raise ConfigError(
-                f"a caption has {tokens} tokens, {type(self).__name__} has {len(self.positions)} "
-                "positions; raise its max_tokens if it has such a key, or lower max_length of "
-                "vocabulary and evaluation"
-            )
+    @property
+    def longest(self) -> int:
+        """The most tokens of a caption."""
+        return len(self.positions)
 
     def norm(self, x: Tensor) -> Tensor:
         """Output of the last layer [..., D] -> hidden [..., D]."""
@@ -263,13 +287,13 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """
         if not self.packs or not fast():
             return index.pack(self.decode_padded(tokens, index.token_mask, memory))
-        self.check_length(tokens.shape[-1])
+        check_length(tokens.shape[-1], self.longest)
         return self._run(Rows(self.embed(index.pack(tokens), index.positions), index), memory)
 
     def decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: MemoryT) -> Tensor:
         """As `decode`; `token_mask` [B, C, T] is True where a token is not padding,
         None where it does not matter."""
-        self.check_length(tokens.shape[-1])
+        check_length(tokens.shape[-1], self.longest)
         positions = torch.arange(tokens.shape[-1], device=tokens.device)
         return self._run(Rows(self.embed(tokens, positions), token_mask=token_mask), memory)
 
@@ -300,11 +324,10 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
 
         No gradient passes through the cache.
         """
-        self.check_length(state.position + 1)
+        check_length(state.position + 1, self.longest)
         cache = state.cache.extended()
-        here = torch.arange(
-            state.position, state.position + 1, device=tokens.device
-        )  # made there: no copy, no wait
+        # made there: no copy, no wait
+        here = torch.arange(state.position, state.position + 1, device=tokens.device)
         x = Rows(self.embed(tokens[..., None], here))  # [B, C, 1, D]
         self_mask, cross_mask = self.masks(x, state.memory, cache)
         layer_states: list[Any] = []

@@ -67,8 +67,7 @@ class Attention(nn.Module, ABC):
 
     def to_itself(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
         """Self-attention; `others` are what else a mechanism takes."""
-        attended: Rows = self(x, self.key_value(x), attn_mask=attn_mask, **others)
-        return attended
+        return self(x, self.key_value(x), attn_mask=attn_mask, **others)
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
@@ -85,9 +84,9 @@ def attended(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> 
         return scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
-class DotProductAttention(Attention):
-    """dropout(softmax(Q K^T / sqrt(d_key))) V, the heads concatenated,
-    without an output projection; with biases.
+class MultiHeadAttention(Attention):
+    """dropout(softmax(Q K^T / sqrt(d_key))) V, the heads concatenated, and projected unless
+    `projected` is False; with biases.
 
     `d_key` and `d_value` are widths of a head; by default the heads divide `d_model` among
     themselves.
@@ -101,9 +100,11 @@ class DotProductAttention(Attention):
         d_key: int | None = None,
         d_value: int | None = None,
         dropout: float = 0.0,
+        projected: bool = True,
     ) -> None:
         super().__init__()
-        d_key, d_value = d_key or d_model // heads, d_value or d_model // heads
+        d_key = d_key or d_model // heads
+        d_value = d_value or d_model // heads
         self.heads = heads
         self.query = Linear(d_model, heads * d_key)
         self.key = Linear(d_model, heads * d_key)
@@ -112,6 +113,7 @@ class DotProductAttention(Attention):
         # unwatched and not dropped they stay within fused attention.
         self.weights = AttentionWeights()
         self.dropout = Dropout(dropout)
+        self.output: Any = Linear(heads * d_value, d_model) if projected else nn.Identity()
 
     def key_value(self, source: Rows) -> KeyValue:
         """Project rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
@@ -134,11 +136,9 @@ class DotProductAttention(Attention):
         captions = q.shape[1]
         k, v, shared = keys_for_queries(key_value, captions)
         rows = captions_to_queries(q, shared)  # [B', H, R, K]
-        mask = (
-            None
-            if attn_mask is None
-            else mask_for_queries(attn_mask, (len(q), captions, q.shape[3]), shared)
-        )
+        mask = attn_mask
+        if mask is not None:
+            mask = mask_for_queries(mask, (len(q), captions, q.shape[3]), shared)
         if attn_bias is not None:
             bias = captions_to_queries(attn_bias, shared)  # [B', H, R, N]
             mask = bias if mask is None else bias.masked_fill(~mask, MASKED_SCORE)
@@ -165,32 +165,9 @@ class DotProductAttention(Attention):
     ) -> Rows:
         """As `Attention.forward`; `attn_bias` [B, C, H, T, N],
         such as a geometry of boxes, is added to the scores."""
-        return query.merge_heads(
-            self.attend(self.query_heads(query), key_value, attn_mask, attn_bias)
-        )
-
-
-class MultiHeadAttention(DotProductAttention):
-    """`DotProductAttention` with an output projection."""
-
-    def __init__(self, *, d_model: int, **sizes: Any) -> None:
-        super().__init__(d_model=d_model, **sizes)
-        self.output = Linear(self.value.out_features, d_model)
-
-    def forward(
-        self,
-        query: Rows,
-        key_value: KeyValue,
-        *,
-        attn_mask: Tensor | None = None,
-        attn_bias: Tensor | None = None,
-    ) -> Rows:
-        """Attend and project."""
-        return (
-            super()
-            .forward(query, key_value, attn_mask=attn_mask, attn_bias=attn_bias)
-            .map(self.output)
-        )
+        q = self.query_heads(query)
+        attended = self.attend(q, key_value, attn_mask, attn_bias)
+        return query.merge_heads(attended).map(self.output)
 
     def each_level(self, query: Rows, levels: KeyValue, *, attn_mask: Tensor | None) -> Tensor:
         """Attend to the outputs of several encoder layers,
@@ -200,13 +177,11 @@ class MultiHeadAttention(DotProductAttention):
         packed query.
         """
         q = self.query_heads(query)
-        # keys and values, [B, 1, H, N, K]
-        each = zip(*(x.split(1, 1) for x in levels), strict=True)
-        return self.output(
-            torch.stack(
-                [query.merge_heads(self.attend(q, level, attn_mask)).values for level in each]
-            )
-        )
+        keys, values = levels
+        attended = []
+        for level in zip(keys.split(1, 1), values.split(1, 1), strict=True):  # [B, 1, H, N, K]
+            attended.append(query.merge_heads(self.attend(q, level, attn_mask)).values)
+        return self.output(torch.stack(attended))
 
 
 class AdditiveAttention(Attention):

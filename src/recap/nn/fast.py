@@ -131,8 +131,7 @@ def has_onednn() -> bool:
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x [R, P] times weight [Q, P], as it is or packed, plus bias [Q] -> [R, Q]."""
-    out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return out
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 WeightKey = tuple[int, tuple[int, ...]]  # a weight's address and shape
@@ -187,10 +186,15 @@ class DeferredWeightGrad:
 
     def weight_grad(self) -> Tensor:
         """Return the weight's gradient over all products, [Q, W]."""
-        numbers: dict[Columns, list[int]] = {}
-        for number in self.grads:
-            numbers.setdefault(self.inputs[number][0], []).append(number)
-        grads = {columns: self._grad_of(same) for columns, same in numbers.items()}
+        inputs: dict[Columns, list[Tensor]] = {}
+        outputs: dict[Columns, list[Tensor]] = {}
+        for number, grad in self.grads.items():
+            columns, rows = self.inputs[number]
+            inputs.setdefault(columns, []).append(rows)
+            outputs.setdefault(columns, []).append(grad)
+        grads = {}
+        for columns, rows_of in inputs.items():
+            grads[columns] = multiplied(torch.cat(outputs[columns]).mT, torch.cat(rows_of).mT)
         if [*grads] == [(0, self._width)]:
             return grads[0, self._width]
         some = next(iter(grads.values()))
@@ -198,10 +202,6 @@ class DeferredWeightGrad:
         for (first, end), grad in grads.items():
             whole[:, first:end] += grad
         return whole
-
-    def _grad_of(self, numbers: list[int]) -> Tensor:
-        rows = torch.cat([self.inputs[number][1] for number in numbers])
-        return multiplied(torch.cat([self.grads[number] for number in numbers]).mT, rows.mT)
 
 
 class _Collect(torch.autograd.Function):

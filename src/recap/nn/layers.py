@@ -136,21 +136,19 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     return table
 
 
-def sinusoid_table(length: int, width: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Return [length, width] of the positions 0, 1, .., as `sinusoids`."""
-    return sinusoids(torch.arange(length, dtype=dtype), width)
+def sinusoid_table(length: int, width: int) -> Tensor:
+    """Return float32 [length, width] of the positions 0, 1, .., as `sinusoids`."""
+    return sinusoids(torch.arange(length, dtype=torch.float32), width)
 
 
-def grid_table(side: int, width: int, *, positions: Tensor | None = None) -> Tensor:
-    """Return [side * side, width] float64 for cells in raster order:
-    half the columns code the row, half the column.
+def grid_table(positions: Tensor, width: int) -> Tensor:
+    """Return [side * side, width] for cells in raster order, whose rows and columns are at
+    `positions` [side]: half the columns code the row, half the column.
 
-    `positions` [side] are those of a row or column; None: 0, 1, .. The width is divisible by 4,
-    which settings check.
+    The width is divisible by 4, which settings check.
     """
-    line = (
-        sinusoid_table(side, width // 2) if positions is None else sinusoids(positions, width // 2)
-    )
+    side = len(positions)
+    line = sinusoids(positions, width // 2)
     rows = line[:, None].expand(side, side, -1)
     columns = line[None].expand(side, side, -1)
     return torch.cat([rows, columns], -1).flatten(0, 1)

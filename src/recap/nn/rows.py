@@ -27,18 +27,12 @@ class PackedIndex:
     """Positions of the R unmasked tokens of captions, [B, C, T], True at tokens."""
 
     def __init__(self, token_mask: Tensor) -> None:
-        self.token_mask, self.shape = token_mask, token_mask.shape
+        self.token_mask = token_mask
+        self.shape = token_mask.shape
         self.rows = token_mask.flatten().nonzero()[:, 0]  # [R]; of a mask on a GPU this waits
 
-    def to(self, device: torch.device) -> PackedIndex:
-        """Return the index on a device."""
-        return self._each(lambda x: x.to(device, non_blocking=True))
-
-    def pinned(self) -> PackedIndex:
-        """Return the index in memory that a GPU copies from while the CPU goes on."""
-        return self._each(lambda x: x.pin_memory())
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> PackedIndex:
+    def each(self, change: Callable[[Tensor], Tensor]) -> PackedIndex:
+        """Change both tensors, such as to another device."""
         changed = copy(self)
         changed.token_mask = change(self.token_mask)
         changed.rows = change(self.rows)
@@ -117,6 +111,10 @@ class Rows:
     def map(self, function: Callable[[Tensor], Tensor]) -> Rows:
         """Apply a function of single vectors, [..., D] -> [..., E]."""
         return self.like(function(self.values))
+
+    def within(self, residual: Callable[..., Tensor], sublayer: Callable[[Rows], Rows]) -> Rows:
+        """Apply a sublayer of rows, within a residual connection such as `Residual`."""
+        return self.like(residual(self.values, lambda x: sublayer(self.like(x)).values))
 
     def padded(self) -> Tensor:
         """Return [B, C, T, D]; packed rows have zeros in place of padding."""
@@ -226,7 +224,7 @@ def key_mask(mask: Tensor) -> Tensor:
 
 def none_if_all_true(mask: Tensor) -> Tensor | None:
     """Return the mask, or None if it hides nothing, which saves its use."""
-    return None if is_free_to_read(mask) and bool(mask.all()) else mask
+    return None if is_free_to_read(mask) and mask.all() else mask
 
 
 def is_free_to_read(mask: Tensor) -> bool:

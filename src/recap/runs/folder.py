@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def write_run(
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
     # an epoch without validation, or before the first step, has fewer
     columns = max(counters.history, key=len)
-    rows: list[list[Any]] = [list(columns)]
+    rows: list[Iterable[Any]] = [columns]
     for line in counters.history:
         rows.append([_digits(line.get(column)) for column in columns])
     write_text(out / "history.csv", csv_text(rows))
@@ -106,12 +106,14 @@ def plain_weights(model: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
 
 
-def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write contiguous tensors with their digest, atomically."""
+def save_weights(
+    path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Write contiguous tensors, by default with their digest, atomically."""
     from safetensors.torch import save_file
 
     with atomic_path(path) as temporary:
-        save_file(dict(tensors), temporary, metadata={DIGEST: _digest(tensors)})
+        save_file(dict(tensors), temporary, metadata=metadata or {DIGEST: _digest(tensors)})
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
@@ -123,25 +125,30 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
+def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors of a file by name, and its metadata."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        return tensors, file.metadata() or {}
+
+
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Read a file of tensors and compare it with its digest.
 
     A file that others wrote has none and passes.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
 
-    if not path.exists():
-        raise TrainingError(f"{path}: no such weights; run the stage that makes them first")
     try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-        if DIGEST in metadata and metadata[DIGEST] != _digest(tensors):
-            raise ValueError("its tensors are not those that were saved")
+        tensors, metadata = read_safetensors(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise TrainingError(
-            f"{path}: is damaged ({first_line(error)}); delete it and make it again"
+            f"{path}: is damaged or not there ({first_line(error)}); make it again"
         ) from error
+    if DIGEST in metadata and metadata[DIGEST] != _digest(tensors):
+        raise TrainingError(f"{path}: is damaged (its tensors are others); make it again")
     return tensors
 
 
@@ -150,9 +157,11 @@ def load_weights(model: Captioner, path: Path) -> None:
     weights = read_weights(path)
     for name, own in model.state_dict().items():
         value = weights.get(name, own)
-        if value.dtype != own.dtype or not bool(value.isfinite().all()):
-            what = f"{name!r} is {value.dtype}, not {own.dtype}, or holds NaN or infinite numbers"
-            raise TrainingError(f"{path}: {what}; train it again")
+        if value.dtype != own.dtype or not value.isfinite().all():
+            raise TrainingError(
+                f"{path}: {name!r} is {value.dtype}, not {own.dtype}, or holds NaN or infinite "
+                "numbers; train it again"
+            )
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

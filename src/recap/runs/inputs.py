@@ -81,7 +81,7 @@ class FeatureSources:
         self._boxes = set()
         for model in models:
             wanted.update(model.reads(inputs))
-            self._boxes.update(boxed_streams(model, inputs))
+            self._boxes.update(model.reads_boxes)
         self._streams = [name for name in self.sizes if name in wanted]
         for store in self.stores:
             if not wanted & set(store.streams):
@@ -124,13 +124,6 @@ class FeatureSources:
         return Images(streams)
 
 
-def boxed_streams(model: Captioner, inputs: InputSpec) -> Sequence[str]:
-    """Return the names of the streams that a model reads with boxes."""
-    if isinstance(model.reads_boxes, bool):
-        return model.reads(inputs) if model.reads_boxes else ()
-    return model.reads_boxes
-
-
 def joint_extractor_hash(stores: Sequence[FeatureStore]) -> str:
     """Return a hash of what made several stores, whichever images they hold."""
     makers = [store.extractor_hash() for store in stores]
@@ -141,7 +134,8 @@ def check_vectors(model: ModelConfig, store: Path) -> None:
     """Compare a model's `max_vectors` with the main stream of its store."""
     # Where all images have the same number,
     # every one would lose the same part, such as a view: that is refused.
-    if (limit := model.vector_limit) is None:
+    limit = model.vector_limit
+    if limit is None:
         return
     features = FeatureStore(store)
     vectors = features.rows(features.ids.tolist())
@@ -242,7 +236,8 @@ def hub_file(source: str, name: str) -> Path:
 
     By its revision, a model stays what it is.
     """
-    if (match := re.fullmatch(HUB + r"(\w[\w.-]*(?:/\w[\w.-]*)?)@([0-9a-f]{40})", source)) is None:
+    match = re.fullmatch(HUB + r"(\w[\w.-]*(?:/\w[\w.-]*)?)@([0-9a-f]{40})", source)
+    if match is None:
         raise ConfigError(
             f"{source!r}: write {HUB}OWNER/NAME@REVISION with the 40 digits of a commit of the hub"
         )

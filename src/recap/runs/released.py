@@ -1,11 +1,14 @@
-"""Released checkpoints: from the files of the authors to the folder of a run."""
+"""Released checkpoints: what a paper says of its own (names, settings, words, and what is not
+needed), and the way from the files of the authors to the folder of a run."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import yaml
@@ -13,7 +16,7 @@ from torch import Tensor
 
 from recap.core.checksums import record
 from recap.core.documents import read_json, read_mapping, write_json
-from recap.core.errors import ConfigError, MissingSettings, RecapError, first_line
+from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files import reading, write_text
 from recap.core.hashing import sha256_file
 from recap.core.log import log
@@ -23,12 +26,140 @@ from recap.data.vocabulary import BOS, PAD, SPECIAL, AnyVocabulary, Vocabulary, 
 from recap.features.tensors import read_tensors
 from recap.models.base import build_model
 from recap.models.images import InputSpec
-from recap.models.released import Release, Tensors
 from recap.runs.folder import CONFIG, WEIGHTS, misfit, save_weights
 from recap.settings import Model, ModelConfig
 from recap.settings.models import RELEASED
 from recap.settings.params import flat, validate
 from recap.settings.recipes import DecodingSettings
+
+ANNOTATED = {
+    r"^att_embed\.0\.": "feature_embedding.",
+    r"^model\.tgt_embed\.0\.lut\.": "word_embedding.",
+    r"^model\.generator\.proj\.": "output.",
+    r"^model\.(encoder|decoder)\.norm\.": r"\1_norm.",
+    r"^model\.(encoder|decoder)\.layers\.(\d+)\.": r"\1.\2.",
+    r"\.self_attn\.": ".attention.",
+    r"\.src_attn\.": ".cross.",
+    r"\.feed_forward\.w_1\.": ".feed_forward.inner.",
+    r"\.feed_forward\.w_2\.": ".feed_forward.outer.",
+    r"\.sublayer\.0\.": ".around_attention.",
+    r"^(encoder\.\d+)\.sublayer\.1\.": r"\1.around_feed_forward.",
+    r"^(decoder\.\d+)\.sublayer\.1\.": r"\1.around_cross.",
+    r"^(decoder\.\d+)\.sublayer\.2\.": r"\1.around_feed_forward.",
+    r"\.a_2$": ".weight",
+    r"\.b_2$": ".bias",
+}
+"""Names of a Transformer in the Annotated Transformer's form, as ImageCaptioning.pytorch has it."""
+
+
+def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) -> dict[str, Tensor]:
+    """Map the names of a Transformer in the Annotated Transformer's form to ours.
+
+    `projections` are our names of an attention's `linears.0`, `linears.1` and so on.
+    """
+    linears = {rf"\.linears\.{index}\.": f".{ours}." for index, ours in enumerate(projections)}
+    return rename(state, ANNOTATED | linears)
+
+
+def rename(state: Mapping[str, Tensor], rules: Mapping[str, str]) -> dict[str, Tensor]:
+    """Apply all rules (pattern and replacement) to every name,
+    in order; a name that none applies to is refused.
+
+    A tensor whose new name has alternatives, such as `query+key+value`, is cut into as many parts.
+    """
+    renamed: dict[str, Tensor] = {}
+    for name, value in state.items():
+        ours = name
+        for pattern, replacement in rules.items():
+            ours = re.sub(pattern, replacement, ours)
+        if ours == name:
+            raise ConfigError(
+                f"parameter {name!r}, {[*value.shape]}, is none of those that the release has; "
+                "docs/guides/released_checkpoints.md lists what can be read"
+            )
+        joined = max(ours.split("."), key=lambda part: part.count("+"))
+        parts = joined.split("+")
+        for part, rows in zip(parts, value.chunk(len(parts)), strict=True):
+            renamed[ours.replace(joined, part)] = rows
+    return renamed
+
+
+Tensors = Mapping[str, Tensor]
+Options = Mapping[str, Any]  # of the release's configuration; nested keys are joined by dots
+# Options of the releases' searches,
+# a later one before an earlier one -> keys of `DecodingSettings`.
+SEARCH = {"INFERENCE.BEAM_SIZE": "beam", "MODEL.SEQ_LEN": "max_length"}
+SEARCH |= {"seq_length": "max_length", "max_length": "max_length"}
+BUFFERS = {r"(^|\.)running_\w+$": "a buffer of its decoding"}
+SINUSOID = {r"model\.tgt_embed\.1\.pe": "the table of positions, which is computed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A paper's released checkpoints."""
+
+    #: from tensors by their released names to tensors by ours
+    rename: Callable[[Tensors], dict[str, Tensor]]
+    #: from tensors by our names, and the release's options, to the keys of our model's settings
+    settings: Callable[[Tensors, Options], dict[str, Any]]
+    #: keys of `DecodingSettings` as the release decodes, if its options do not say
+    decoding: Mapping[str, Any]
+    #: the rows of its word tables. end_first: begin, end and padding are row 0, the unknown word is
+    #: the last;
+    #: torchtext: <unk>, <pad>, <bos>, <eos>, words; byte_pairs: GPT-2's pieces.
+    words: Literal["end_first", "torchtext", "byte_pairs"] = "end_first"
+    #: pattern of released names -> why these tensors are left out
+    unused: Mapping[str, str] = field(default_factory=dict)
+    #: our names of the tensors with a row for each word
+    tables: Sequence[str] = ("word_embedding.weight", "output.weight", "output.bias")
+    #: our names of tensors whose columns are those of
+    #: the visual vectors; the first one that is there
+    features: Sequence[str] = ("feature_embedding.weight",)
+
+    def left_out(self, state: Tensors) -> dict[str, str]:
+        """Return the released names of tensors that are not needed, each with the reason."""
+        reasons = {}
+        for name in state:
+            for pattern, why in self.unused.items():
+                if re.search(pattern, name):
+                    reasons[name] = why
+        return reasons
+
+    def renamed(self, state: Tensors) -> dict[str, Tensor]:
+        """Return the tensors that are needed, by our names."""
+        unused = self.left_out(state)
+        return self.rename({name: value for name, value in state.items() if name not in unused})
+
+    def feature_size(self, tensors: Tensors) -> int:
+        """Return the width of the visual vectors."""
+        return next(tensors[name].shape[1] for name in self.features if name in tensors)
+
+    def search(self, options: Options) -> dict[str, Any]:
+        """Return the keys of `DecodingSettings`."""
+        return {
+            **self.decoding,
+            **{key: options[name] for name, key in SEARCH.items() if name in options},
+        }
+
+
+def layers(tensors: Tensors, stack: str) -> int:
+    """Return how many layers ``<stack>.0``, ``<stack>.1``, ... there are."""
+    numbers = re.findall(rf"^{re.escape(stack)}\.(\d+)\.", "\n".join(tensors), re.MULTILINE)
+    return max(map(int, numbers), default=-1) + 1
+
+
+def agree(options: Options, expected: Mapping[str, Any]) -> None:
+    """Check the release's options, where given, against its tensors or our model."""
+    for name, value in expected.items():
+        if options.get(name, value) != value:
+            raise ConfigError(
+                f"the option {name} is {options[name]!r} in the release's configuration, and "
+                f"{value!r} in the model that is built here; give the configuration that "
+                "belongs to the checkpoint"
+            )
+
+
+# From a file to a run
 
 VOCABULARY, REPORT = "vocabulary.json", "import.json"
 STAGE = "released"  # takes the place of a training stage
@@ -60,7 +191,7 @@ def import_checkpoint(
         raise ConfigError(
             f"{file}: a run needs the release's words; give them with --vocabulary FILE"
         )
-    with _naming(file, kind):
+    with naming(file, kind):
         values = {**release.settings(tensors, options), **(changes or {})}
         width = release.feature_size(tensors)
     settings: ModelConfig = validate(Model, values, f"{config or file}: model")
@@ -105,11 +236,9 @@ def import_checkpoint(
     )
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
     record(*(out / name for name in (CONFIG, VOCABULARY, REPORT)))
-    reasons = "; ".join(sorted(set(left_out.values())))
-    dropped = f"; {len(left_out)} left out ({reasons})" if left_out else ""
     log.info(
         f"{out}: {len(weights)} tensors, {parameters / 1e6:.1f} million numbers, {len(own):,} "
-        f"ids{dropped}"
+        f"ids; {len(left_out)} tensors left out ({REPORT} says why)"
     )
 
 
@@ -118,28 +247,25 @@ def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor],
     release = RELEASED.get(kind)
     if not isinstance(release, Release):
         raise ConfigError(f"{kind}: {release}")
-    if not file.is_file():
-        raise MissingSettings(f"{file}: no such checkpoint")
     state: Any = read_tensors(file, ConfigError)
     if isinstance(state, dict):
         state = state.get("state_dict", state)
-    if not isinstance(state, dict) or not state:
-        raise ConfigError(f"{file}: holds no state dict; give the file with the model's tensors")
+    if not isinstance(state, dict):
+        state = {"state_dict": state}
+    tensors = {}
     for name, value in state.items():
-        is_tensor = isinstance(name, str) and isinstance(value, Tensor)
-        if not (is_tensor and bool(value.isfinite().all())):
+        if not (isinstance(value, Tensor) and value.isfinite().all()):
             raise ConfigError(
                 f"{file}: {name!r} is no tensor of finite numbers; give the file of the model's "
                 "tensors"
             )
-    if all(name.startswith("module.") for name in state):  # of data-parallel training
-        state = {name.removeprefix("module."): value for name, value in state.items()}
-    with _naming(file, kind):
-        return release, release.renamed(state), release.left_out(state)
+        tensors[str(name).removeprefix("module.")] = value  # of data-parallel training
+    with naming(file, kind):
+        return release, release.renamed(tensors), release.left_out(tensors)
 
 
 @contextmanager
-def _naming(file: Path, kind: str) -> Iterator[None]:
+def naming(file: Path, kind: str) -> Iterator[None]:
     """Put the name of the checkpoint before what is wrong with its tensors."""
     try:
         yield

@@ -127,8 +127,9 @@ def only_with(key: str, *, when: tuple[str, Any], required: bool = True) -> Any:
     other, value = when
 
     def differ(settings: Any) -> bool:
-        fits, is_set = getattr(settings, other) == value, _is_set(settings, key)
-        return is_set and not fits or required and fits and not is_set
+        fits = getattr(settings, other) == value
+        is_set = _is_set(settings, key)
+        return is_set != fits if required else is_set and not fits
 
     return reject_if(differ, f"`{key}` goes with {other} {value!r}, and with no other")
 

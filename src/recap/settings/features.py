@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -134,6 +134,8 @@ class TimmFeatures(FeaturesConfig):
     """What the kinds share that encode pictures by a timm model."""
 
     backbone: Name = Field(description="a timm model name")
+    activation: Activation | None = Field(None, description="overrides the activation")
+    seed: int = Field(0, description="seed of random weights")
     weights: Weights
     revision: Revision | None = omitted_at_default(
         None,
@@ -173,7 +175,6 @@ class GridFeatures(TimmFeatures):
         )
     )
     pretraining: BoxPretraining | None = Field(None, description="for weights 'boxes'")
-    activation: Activation | None = Field(None, description="overrides the activation")
     out_index: int | None = Field(
         None, description="stage whose map is taken; default: the last, by forward_features"
     )
@@ -186,7 +187,6 @@ class GridFeatures(TimmFeatures):
             "always"
         ),
     )
-    seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(32, description="pictures encoded at a time")
 
     _pretrained_on_boxes = only_with("pretraining", when=("weights", "boxes"))
@@ -220,7 +220,6 @@ class CropFeatures(TimmFeatures):
     weights: Weights = Field(
         description="'pretrained' (hub), 'random', or a safetensors file relative to `inputs`"
     )
-    activation: Activation | None = Field(None, description="overrides the activation")
     image_size: Edge = Field(224, description="edge of the square that a crop becomes, in pixels")
     embedding: Literal["projected", "pooled"] = Field(
         "pooled", description="what CLIP's projection gives, or the pooled vector before the head"
@@ -234,16 +233,13 @@ class CropFeatures(TimmFeatures):
     margin: NonNegativeFloat = Field(
         0.0, description="how much of its sides a box is widened by, all around"
     )
-    seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(64, description="crops encoded at a time, of several pictures")
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        boxes, width = named(self.boxes).stored(named).get("region"), self.vector_width
-        return (
-            {"region": StoredStream(boxes.vectors, width, BOX_BYTES, boxes.at_most)}
-            if boxes and width
-            else {}
-        )
+        boxes = named(self.boxes).stored(named).get("region")
+        if not boxes or not self.vector_width:
+            return {}
+        return {"region": replace(boxes, width=self.vector_width, beside=BOX_BYTES)}
 
 
 BOXES = "boxes.json"  # of a data set that knows what is where in its pictures
@@ -283,13 +279,10 @@ class PooledFeatures(FeaturesConfig):
         cells = named(self.cells).stored(named).get("grid")
         vectors = self.regions or self.vector_count
         if cells and self.areas == "occupancy" and self.vector_width:
-            return {"segment": StoredStream(cells.vectors, self.vector_width)}
+            return {"segment": replace(cells, width=self.vector_width)}
         if cells and self.areas != "occupancy" and vectors:
-            return {
-                "segment" if self.areas == "masks" else "region": StoredStream(
-                    vectors, cells.width, BOX_BYTES
-                )
-            }
+            stream = "segment" if self.areas == "masks" else "region"
+            return {stream: StoredStream(vectors, cells.width, BOX_BYTES)}
         return {}
 
 
@@ -413,17 +406,20 @@ class RegionFeatures(FeaturesConfig):
 
     def streams(self) -> tuple[str, ...]:
         """Return the names of the streams, the main one first."""
-        return (*(("region",) if self.regions else ()), *(("grid",) if self.grid else ()))
+        wanted = {"region": self.regions, "grid": self.grid}
+        return tuple(name for name, is_wanted in wanted.items() if is_wanted)
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
         # classes and attributes, each with scores
         labels = NUMBER_BYTES * (4 if self.attributes else 2)
         width = _FC1 if self.vectors == "fc1" else _POOLED
-        most = StoredStream(
-            self.max_boxes, width, BOX_BYTES + labels, self.min_boxes < self.max_boxes
-        )
-        streams = {"region": most, "grid": StoredStream((self.grid or 0) ** 2, _POOLED)}
-        return {name: streams[name] for name in self.streams()}
+        at_most = self.min_boxes < self.max_boxes
+        streams = {}
+        if self.regions:
+            streams["region"] = StoredStream(self.max_boxes, width, BOX_BYTES + labels, at_most)
+        if self.grid:
+            streams["grid"] = StoredStream(self.grid**2, _POOLED)
+        return streams
 
 
 @FEATURES.register
@@ -451,15 +447,12 @@ class SegmentFeatures(FeaturesConfig):
         return self.grid**2 if self.form == "occupancy" else None
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        if self.vector_width and self.form == "occupancy":
-            return {"segment": StoredStream(self.grid**2, self.vector_width)}
-        if self.vector_width and self.vector_count:
-            return {
-                "segment": StoredStream(
-                    self.vector_count, self.vector_width, BOX_BYTES + NUMBER_BYTES
-                )
-            }
-        return {}
+        is_grid = self.form == "occupancy"
+        count = self.grid**2 if is_grid else self.vector_count
+        if not count or not self.vector_width:
+            return {}
+        beside = 0 if is_grid else BOX_BYTES + NUMBER_BYTES
+        return {"segment": StoredStream(count, self.vector_width, beside)}
 
 
 # Each opens files of its format as a :class:`recap.features.importers.Source`.
@@ -514,11 +507,10 @@ class ImportedFeatures(FeaturesConfig):
     )
 
     def outside_files(self) -> list[str]:
-        indexed = self.sources if self.format == "vinvl_tsv" else []
-        return [
-            *super().outside_files(),
-            *(str(PurePosixPath(name).with_suffix(".lineidx")) for name in indexed),
-        ]
+        files = super().outside_files()
+        if self.format == "vinvl_tsv":
+            files += [str(PurePosixPath(name).with_suffix(".lineidx")) for name in self.sources]
+        return files
 
     def targets(self) -> list[str]:
         return [self.extractor, FORMATS.target(self.format)]
@@ -527,7 +519,8 @@ class ImportedFeatures(FeaturesConfig):
         return self.grid**2 or None if self.format == "grid_feats_pth" else None
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        cells, regions = self.vectors_per_picture(), self.rows or self.vector_count
+        cells = self.vectors_per_picture()
+        regions = self.rows or self.vector_count
         if self.vector_width and cells:
             return {"grid": StoredStream(cells, self.vector_width)}
         if self.vector_width and regions:

@@ -11,10 +11,9 @@ import os
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache
 from importlib import import_module
-from operator import or_
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Union, get_args
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -40,15 +39,11 @@ def load_plugins() -> None:
             raise
         except Exception as error:  # whatever a user's own module raises
             log.debug(f"{VARIABLE}: {name}", exc_info=True)
-            wrong = (
+            raise ConfigError(
                 f"{VARIABLE}: {name!r} cannot be imported: {type(error).__name__}: "
-                f"{first_line(error)}"
-            )
-            remedy = (
-                "correct it, or add its folder to PYTHONPATH (--log-level debug shows the whole "
-                "traceback)"
-            )
-            raise ConfigError(f"{wrong}; {remedy}") from error
+                f"{first_line(error)}; correct it, or add its folder to PYTHONPATH (--log-level "
+                "debug shows the whole traceback)"
+            ) from error
 
 
 def resolve(target: str) -> Any:
@@ -125,16 +120,15 @@ class Registry:
 
     def get(self, name: str) -> Any:
         """Return the object of a name."""
-        target, entry = self.target(name), self._entries[name]
+        target = self.target(name)
+        entry = self._entries[name]
         return resolve(target) if isinstance(entry, str) else entry
 
     def classes(self) -> dict[str, Any]:
         """Return all classes of settings by their kind, sorted."""
-        return {
-            name: entry
-            for name in sorted(self.names())
-            if isinstance(entry := self._entries[name], type)
-        }
+        self.names()  # all of the package and of plug-ins
+        entries = sorted(self._entries.items())
+        return {name: entry for name, entry in entries if isinstance(entry, type)}
 
     def lineage(self, kind: type[Strict]) -> list[str]:
         """Return the name of a class, then of those it extends, nearest first."""
@@ -144,7 +138,7 @@ class Registry:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        union = reduce(or_, self.classes().values())
+        union: Any = Union[tuple(self.classes().values())]  # noqa: UP007 (of classes known now)
         return handler.generate_schema(Annotated[union, Field(discriminator="kind")])
 
 

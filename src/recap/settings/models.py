@@ -25,7 +25,7 @@ from recap.settings.base import (
 from recap.settings.kinds import Registry
 
 MODELS = Registry("kind of model", package="recap.papers")
-# Kind -> its paper's `recap.models.released.Release`, or a sentence that says why there is none.
+# Kind -> its paper's `recap.runs.released.Release`, or a sentence that says why there is none.
 RELEASED = Registry("kind of model with released checkpoints", package="recap.papers")
 # Kind -> the function that says what else is known of a caption beside its attention
 # (`recap.models.explained`).

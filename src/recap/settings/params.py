@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,8 @@ def names(params: Path, section: str) -> list[str]:
 def tables_named(params: Path, names: Iterable[str]) -> list[str]:
     """Return the tables that names mean:
     that of a file with parts means all of them (``mine/t1_f001`` ...)."""
-    by_name, tables = _by_name(params, "tables"), list[str]()
+    by_name = _by_name(params, "tables")
+    tables: list[str] = []
     for name in names:
         parts: list[str] = []
         for path in by_name.get(name, []):
@@ -68,10 +68,10 @@ def tables_named(params: Path, names: Iterable[str]) -> list[str]:
 def file_and_part(params: Path, name: str) -> tuple[str, str | None]:
     """Return the name of the file that has a table,
     and the part of it that the table is (``t1_f001`` of ``t1``)."""
-    by_name = _by_name(params, "tables")
-    longer = (table for table in by_name if name not in by_name and name.startswith(f"{table}_"))
-    table = next((each for each in longer if name in tables_named(params, [each])), name)
-    return table, name.removeprefix(f"{table}_") if table != name else None
+    for table in _by_name(params, "tables"):
+        if name.startswith(f"{table}_") and name in tables_named(params, [table]):
+            return table, name.removeprefix(f"{table}_")
+    return name, None
 
 
 def files(params: Path, section: str, name: str) -> list[Path]:
@@ -98,12 +98,10 @@ def profiles(params: Path) -> list[Path]:
 def load_named(params: Path, section: str, name: str) -> Any:
     """Load the file of a section by its name as its config class."""
     layers = base_files(params, section, name)
-    # of several files: a mistake is one of its file
-    for source, values in layers if section == "scales" else ():
-        validate(SECTIONS[section], values, source)
-    settings = validate(
-        SECTIONS[section], reduce(merged, (values for _, values in layers)), layers[-1][0]
-    )
+    if section == "scales":  # of several files: a mistake is one of its file
+        for source, values in layers:
+            validate(SECTIONS[section], values, source)
+    settings = validate(SECTIONS[section], _merged_all(layers), layers[-1][0])
     if section == "scales" and not settings.opening:
         raise ConfigError(f"{params.name}/{section}/{name}.yaml: the key 'opening' is missing")
     return settings
@@ -113,34 +111,26 @@ def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[st
     """Return path and values of a file and of those that it has
     as ``base:``, the lowest first, without that key."""
     layers: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    base: Any = name
+    base: str | None = name
     while base is not None:
         if base in layers:
             where = layers[base][0][0]
             raise ConfigError(f"{where}: `base` goes in a circle: {' -> '.join((*layers, base))}")
         layers[base] = _read(params, section, base)
-        bases = [
-            (source, values.pop("base")) for source, values in layers[base] if "base" in values
-        ]
-        for source, base in bases:
-            if not isinstance(base, str):
-                raise ConfigError(
-                    f"{source}: base: must be the name of another file of {section} (got {base!r})"
-                )
-        base = bases[0][1] if bases else None
+        # of several files of a scale, one has it
+        bases = [str(values.pop("base")) for _, values in layers[base] if "base" in values]
+        base = bases[0] if bases else None
     return list(chain.from_iterable(reversed(layers.values())))
 
 
 def _read(params: Path, section: str, name: str) -> list[tuple[str, dict[str, Any]]]:
     """Return path and values of the one file of a name, or of all files of a scale."""
-    paths = files(params, section, name)
-    if not paths:
+    layers = [(label(params, path), read_mapping(path)) for path in files(params, section, name)]
+    if not layers:
         nearby = nearest(name, names(params, section))
         raise UnknownName(f"{params.name}: there is no {name!r} in {section}; {nearby}")
-    if len(paths) > 1 and section != "scales":
-        one, other = (label(params, path) for path in paths[:2])
-        raise ConfigError(f"{one} and {other} have the same name; rename one")
-    layers = [(label(params, path), read_mapping(path)) for path in paths]
+    if len(layers) > 1 and section != "scales":
+        raise ConfigError(f"{layers[0][0]} and {layers[1][0]} have the same name; rename one")
     if section == "tables":
         return [(source, _one_table(params, name, source, values)) for source, values in layers]
     _refuse_twice(layers)
@@ -175,18 +165,24 @@ def _one_table(params: Path, name: str, source: str, values: dict[str, Any]) -> 
 
 def resolve(params: Path, section: str, name: str) -> dict[str, Any]:
     """Return the mapping of one file with its chain of ``base:`` files merged below it."""
-    return reduce(merged, (values for _, values in base_files(params, section, name)))
+    return _merged_all(base_files(params, section, name))
+
+
+def _merged_all(layers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for _, changes in layers:
+        values = merged(values, changes)
+    return values
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested mappings by dotted key; lists and empty mappings are leaves."""
     leaves: dict[str, Any] = {}
     for key, value in values.items():
-        leaves |= (
-            flat(value, f"{prefix}{key}.")
-            if isinstance(value, dict) and value
-            else {f"{prefix}{key}": value}
-        )
+        if isinstance(value, dict) and value:
+            leaves |= flat(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
     return leaves
 
 
@@ -237,10 +233,9 @@ def profile_tables(params: Path, profile: Profile) -> list[str]:
 def load_profiles(path: Path) -> list[Profile]:
     """Load the profile of a file, at each of its scales."""
     values = read_mapping(path)
-    scales = values.get("scales")
-    at_scales = (
-        [{**values, "scale": scale} for scale in scales] if isinstance(scales, dict) else [values]
-    )
+    at_scales = [values]
+    if isinstance(values.get("scales"), dict):
+        at_scales = [{**values, "scale": scale} for scale in values["scales"]]
     return [load_profile(each, str(path)) for each in at_scales]
 
 
@@ -252,13 +247,10 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
     if "scales" not in values:
         return validate(Profile, values, source)
     paper: PaperProfile = validate(PaperProfile, values, source)
-    if paper.scale is None:
-        raise ConfigError(
-            f"{source}: choose a scale with --config scale=NAME: {', '.join(paper.scales)}"
-        )
-    if paper.scale not in paper.scales:
+    if paper.scale is None or paper.scale not in paper.scales:
         raise UnknownName(
-            f"{source}: there is no scale {paper.scale!r}; {nearest(paper.scale, paper.scales)}"
+            f"{source}: there is no scale {paper.scale!r}; choose one with --config scale=NAME: "
+            f"{', '.join(paper.scales)}"
         )
     common = {key: value for key, value in values.items() if key not in ("scale", "scales")}
     at_scale = {"scale": paper.scale} | merged(paper.scales[paper.scale], common)
@@ -268,13 +260,11 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
 
 def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], file: str) -> None:
     """Refuse a profile at another scale than its file's: both would share one folder."""
-    changed = values.get("scale") != written.get("scale") and values.get("name") == written.get(
-        "name"
-    )
-    if changed and "scales" not in written:
-        own = f"at scale {written['scale']!r}" if written.get("scale") else "without a scale"
+    renamed = values.get("name") != written.get("name") or "scales" in written
+    if not renamed and values.get("scale") != written.get("scale"):
         raise ConfigError(
-            f"{file}: its results are {own}; for another scale add name=NAME to --config"
+            f"{file}: its results are at the scale {written.get('scale')!r}; for another scale add "
+            "name=NAME to --config"
         )
 
 
@@ -304,9 +294,9 @@ class _WithoutRequired(GenerateJsonSchema):
 
 def _schema(name: str, kind: Any) -> dict[str, Any]:
     schema = adapter(kind).json_schema(schema_generator=_WithoutRequired)
-    says = "name of another file of this section: as that one, except for the keys here"
-    for root in _roots(schema, schema.get("$defs", {})) if name in SECTIONS else ():
-        root["properties"]["base"] = {"type": "string", "description": says}
+    if name in SECTIONS:
+        says = "name of another file of this section: as that one, except for the keys here"
+        _add_base(schema, schema, {"type": "string", "description": says})
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"recap params: {name}",
@@ -314,11 +304,11 @@ def _schema(name: str, kind: Any) -> dict[str, Any]:
     return {**schema, **head}
 
 
-def _roots(node: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the objects that a file may be: the schema itself, or the kinds it chooses from."""
-    if "anyOf" in node:
-        roots = []
-        for option in node["anyOf"]:
-            roots += _roots(option, definitions)
-        return roots
-    return [definitions[node["$ref"].rsplit("/", 1)[-1]]] if "$ref" in node else [node]
+def _add_base(node: dict[str, Any], schema: dict[str, Any], base: dict[str, Any]) -> None:
+    """Add the key `base` to the objects that a file may be: one, or the kinds it chooses from."""
+    for option in node.get("anyOf", ()):
+        _add_base(option, schema, base)
+    if "$ref" in node:
+        node = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
+    if "properties" in node:
+        node["properties"]["base"] = base

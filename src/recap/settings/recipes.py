@@ -193,10 +193,14 @@ class DecodingRules(Strict):
     @property
     def text(self) -> str:
         """The rules in a word for signatures, empty where there are none."""
-        repeat = ["repeat"] if self.no_immediate_repeat else []
-        ngram = [f"ngram{self.no_repeated_ngram}"] if self.no_repeated_ngram else []
-        endings = [f"endings({','.join(sorted(self.bad_endings))})"] if self.bad_endings else []
-        return "+".join([*ngram, *repeat, *endings])
+        words = []
+        if self.no_repeated_ngram:
+            words.append(f"ngram{self.no_repeated_ngram}")
+        if self.no_immediate_repeat:
+            words.append("repeat")
+        if self.bad_endings:
+            words.append(f"endings({','.join(sorted(self.bad_endings))})")
+        return "+".join(words)
 
 
 class DecodingSettings(Strict):
@@ -238,9 +242,13 @@ class DecodingSettings(Strict):
             "len": f"{self.max_length}",
             "lp": f"{self.length_penalty:g}",
         }
-        fields |= {"rules": self.rules.text} if self.rules.text else {}
-        fields |= {"finished": self.finished} if self.finished != "stay" else {}
-        return fields | ({"repeats": "merged"} if self.merge_repeats else {})
+        if self.rules.text:
+            fields["rules"] = self.rules.text
+        if self.finished != "stay":
+            fields["finished"] = self.finished
+        if self.merge_repeats:
+            fields["repeats"] = "merged"
+        return fields
 
 
 class OutsideCaptions(Strict):
@@ -304,11 +312,9 @@ class Stage(Strict):
         rate = values.get("learning_rate")
         if (rate is None) == (values.get("schedule") is None):
             raise ValueError("give one of `learning_rate` and `schedule`")
-        return (
-            values
-            if rate is None
-            else {**values, "schedule": {"kind": "constant", "learning_rate": rate}}
-        )
+        if rate is None:
+            return values
+        return {**values, "schedule": {"kind": "constant", "learning_rate": rate}}
 
 
 class ScheduledSampling(Strict):

@@ -184,14 +184,15 @@ class Study(Strict):
             check_known(f"setup {setup.id!r}: rows", setup.rows, models)
         check_known("simulated.votes", self.simulated.votes, ids["systems"])
         check_known("simulated.yes", self.simulated.yes, ids["systems"])
-        blocks, lines = "setups", ["share"]
-        if self.kind == "questions":
-            blocks, lines = "questions", ["no", "yes", "no rate"]
-        check_known("printed", self.printed, ids[blocks])
+        asks = self.kind == "questions"
+        lines = ["no", "yes", "no rate"] if asks else ["share"]
+        check_known("printed", self.printed, ids["questions" if asks else "setups"])
         for block, values in self.printed.items():
             check_known(f"printed.{block}", values, lines)
             for line, numbers in values.items():
                 if len(numbers) != len(self.systems):
-                    wrong = f"printed.{block}.{line} has {len(numbers)} numbers"
-                    raise ValueError(f"{wrong} for {len(self.systems)} systems")
+                    raise ValueError(
+                        f"printed.{block}.{line} has {len(numbers)} numbers for "
+                        f"{len(self.systems)} systems"
+                    )
         return self

@@ -112,11 +112,8 @@ class _PrintedRow(Strict):
 
     @model_validator(mode="after")
     def _doubts_what_is_printed(self) -> Self:
-        check_known(
-            "doubt about a printed number",
-            self.doubt,
-            [*self.printed, *([WHOLE_ROW] if self.printed else [])],
-        )
+        known = [*self.printed, WHOLE_ROW] if self.printed else []
+        check_known("doubt about a printed number", self.doubt, known)
         check_known("p_explained_by of a printed p", self.p_explained_by, self.printed_p)
         return self
 
@@ -420,11 +417,8 @@ def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
             defaults[key] = value
         elif key not in ("parts", "selections"):
             table[key] = value
-    rows = []
-    for row in values["rows"]:
-        if part in (row.get("parts") or values["parts"]):
-            rows.append(_row_of(row, part))
-    table |= {"defaults": defaults, "rows": rows}
+    rows = [row for row in values["rows"] if part in (row.get("parts") or values["parts"])]
+    table |= {"defaults": defaults, "rows": [_row_of(row, part) for row in rows]}
     selections = selections_over(values.get("selections", []), [row["id"] for row in rows])
     if selections:
         table["selections"] = selections
@@ -477,7 +471,7 @@ class Check(Strict):
     @property
     def tables(self) -> list[str]:
         """Its table, and the one that may be read in its place."""
-        return [self.table, *([self.fallback_table] if self.fallback_table else [])]
+        return [self.table, self.fallback_table] if self.fallback_table else [self.table]
 
     @property
     def rows(self) -> list[str]:

@@ -8,13 +8,13 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, PositiveInt, field_validator, model_validator
+from pydantic import ConfigDict, Field, PositiveInt
 
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.files import reading
-from recap.settings.base import Strict, all_or_none, only_with
+from recap.settings.base import Strict, all_or_none, only_with, reject_if
 from recap.settings.params import validate
 
 LIST = Path("params/data_versions.csv")
@@ -33,7 +33,8 @@ class OutsideFile(Strict):
 
     model_config = ConfigDict(frozen=True)
 
-    name: str  # dataset/file, the place below the profile's `inputs`
+    # dataset/file, the place below the profile's `inputs`: no part begins with a dot
+    name: str = Field(pattern=r"^[\w-][^/\\]*(/[\w-][^/\\]*)+$")
     version: str = Field(min_length=1)
     role: Literal["primary", "own", "unpacked", "hub"]
     urls: tuple[Annotated[str, Field(pattern=r"^https?://\S+$")], ...] = ()  # in the order of trial
@@ -54,40 +55,21 @@ class OutsideFile(Strict):
     _members = only_with("members", when=("role", "unpacked"))
     _hashed = all_or_none("algorithm", "hash")
 
-    @field_validator("name")
-    @classmethod
-    def _safe(cls, name: str) -> str:
-        path = PurePosixPath(name)
-        if (
-            path.is_absolute()
-            or ".." in path.parts
-            or len(path.parts) < 2
-            or "\\" in name
-            or str(path) != name
-        ):
-            raise ValueError(f"{name!r} is no name of the form dataset/file")
-        return name
-
-    @model_validator(mode="after")
-    def _note_and_hash(self) -> Self:
-        if self.role == "own" and not self.note:
-            raise ValueError("a file of the role 'own' needs a note that says where to get it")
-        if self.algorithm and self.hash and len(self.hash) != _DIGITS[self.algorithm]:
-            raise ValueError(
-                f"a {self.algorithm} has {_DIGITS[self.algorithm]} hex digits, got {len(self.hash)}"
-            )
-        return self
+    _noted = reject_if(
+        lambda file: file.role == "own" and not file.note,
+        "a file of the role 'own' needs a note that says where to get it",
+    )
+    _whole = reject_if(
+        lambda file: file.hash and len(file.hash) != _DIGITS[file.algorithm],
+        "{hash} does not have the number of hex digits of a {algorithm}",
+    )
 
 
 def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
     """Return the outside files of a list by name."""
     lines: dict[str, dict[int, dict[str, Any]]] = {}  # of each file by their numbers
-    options = {
-        "missing": "say where it is with --list",
-        "damaged": "restore it, or name another with --list",
-    }
     with (
-        reading(path, ConfigError, **options),
+        reading(path, ConfigError, missing="say where it is with --list", damaged="restore it"),
         Path(path).open(newline="", encoding="utf-8") as file,
     ):
         reader = csv.DictReader(file, restkey="(too many cells)")
@@ -109,19 +91,17 @@ def _joined(name: str, lines: dict[int, dict[str, Any]], path: Path) -> OutsideF
     Exactly one is no mirror, and none contradicts another.
     """
     order = sorted(lines, key=lambda number: lines[number].get("role") == "mirror")
-    first = lines[order[0]]
-    if [number for number in order if lines[number].get("role") != "mirror"] != order[:1]:
-        raise ConfigError(
-            f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles"
-        )
-    for key in _SAME:
-        if any(values.get(key) != first.get(key) for values in lines.values()):
+    first = dict(lines[order[0]])
+    for number in order[1:]:
+        differing = [key for key in _SAME if lines[number].get(key) != first.get(key)]
+        if differing or lines[number].get("role") != "mirror":
             raise ConfigError(
-                f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes"
+                f"{path} line {number}: {name!r} has a line that is no mirror already, or differs "
+                f"from it in {', '.join(differing)}; a mirror holds the same bytes"
             )
-    urls = [lines[number]["url"] for number in order if "url" in lines[number]]
-    values = {key: value for key, value in first.items() if key != "url"} | {"urls": urls}
-    return validate(OutsideFile, values, f"{path} line {order[0]}")
+    first.pop("url", None)
+    urls = [values["url"] for values in map(lines.get, order) if values and "url" in values]
+    return validate(OutsideFile, {**first, "urls": urls}, f"{path} line {order[0]}")
 
 
 def list_of(params: Path) -> Path:
@@ -144,12 +124,8 @@ def choose(
     """
     chosen: dict[str, OutsideFile] = {}
     for name in names:
-        matches = {
-            each: file
-            for each, file in files.items()
-            if each == name or fnmatch.fnmatchcase(each, name)
-        }
+        matches = [each for each in files if each == name or fnmatch.fnmatchcase(each, name)]
         if not matches:
             raise UnknownName(f"{path}: there is no {name!r}; {nearest(name, files)}")
-        chosen |= matches
+        chosen |= {each: files[each] for each in matches}
     return list(chosen.values())

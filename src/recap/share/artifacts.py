@@ -76,10 +76,9 @@ def existing_paths(profile: str) -> list[Path]:
     """Return the existing folders and files of a profile."""
     if profile in ("", ".", "..") or profile != Path(profile).name:
         raise ConfigError(f"{profile!r} is not the name of a profile, such as demo")
-    folders = [Path(folder, profile) for folder in ("results", "reports", "work", "logs")]
-    return [
-        path for path in (*folders, STORE.with_name(f"{profile}.published.json")) if path.exists()
-    ]
+    paths = [Path(folder, profile) for folder in ("results", "reports", "work", "logs")]
+    paths.append(STORE.with_name(f"{profile}.published.json"))
+    return list(filter(Path.exists, paths))
 
 
 def remove(profile: str) -> None:

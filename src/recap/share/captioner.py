@@ -9,7 +9,7 @@ captioner("photo.jpg")
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -41,7 +41,7 @@ from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream
 from recap.nn.fast import fixed_weights
 from recap.runs.folder import load_model
-from recap.runs.inputs import BOXES, boxed_streams
+from recap.runs.inputs import BOXES
 from recap.settings.base import HUB
 from recap.settings.features import GridFeatures
 from recap.settings.params import validate
@@ -296,9 +296,7 @@ class PhotoCaptioner:
             try:
                 if not views:
                     raise DataError(f"{name}: holds no photo; give one or more")
-                pictures.append(
-                    [read_photo(view, label) for view, label in zip(views, labels, strict=True)]
-                )
+                pictures.append(list(map(read_photo, views, labels)))
                 names.append(name)
             except RecapError as error:
                 names.append(FailedPhoto(name, str(error)))
@@ -352,13 +350,9 @@ class PhotoFeatures:
             sizes.update(extractor.sizes)
         self.inputs = InputSpec(sizes, len(vocabulary), vocabulary)
 
-    def read(
-        self, photos: Sequence[Sequence[Image]], model: Captioner, *, with_boxes: bool = False
-    ) -> Images:
-        """Return the features of photos, each given as its views in RGB, that a model reads.
-
-        `with_boxes`: with boxes where there are any, also if the model reads none.
-        """
+    def read(self, photos: Sequence[Sequence[Image]], model: Captioner) -> Images:
+        """Return the features of photos, each given as its views in RGB, that a model reads, with
+        boxes where there are any."""
         stored: list[dict[str, np.ndarray]] = [{} for _ in photos]
         sizes = np.zeros((len(photos), 2), np.int32)
         for extractor, encoder in zip(self._extractors, self._encoders, strict=True):
@@ -370,17 +364,14 @@ class PhotoFeatures:
                     streams=[name for name, _ in extractor.sizes],
                 )
                 sizes[record.image_id] = record.size
-        wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]
-        boxes: Collection[str] = boxed_streams(model, self.inputs)
-        if with_boxes:
-            boxes = [name for name in wanted if f"{name}/{BOXES}" in stored[0]]
         streams = {}
-        for name in wanted:
-            values, mask = _padded([arrays[f"{name}/values"] for arrays in stored])
-            streams[name] = Stream(values, mask)
-            if name in boxes:
-                edges, _ = _padded([arrays[f"{name}/{BOXES}"] for arrays in stored])
-                streams[name] = Stream(values, mask, edges, torch.from_numpy(sizes).float())
+        for name in self.inputs.sizes:
+            if name in model.reads(self.inputs):
+                values, mask = _padded([arrays[f"{name}/values"] for arrays in stored])
+                streams[name] = Stream(values, mask)
+                if f"{name}/{BOXES}" in stored[0]:
+                    boxes, _ = _padded([arrays[f"{name}/{BOXES}"] for arrays in stored])
+                    streams[name] = Stream(values, mask, boxes, torch.from_numpy(sizes).float())
         return Images(streams)
 
 
@@ -396,25 +387,23 @@ def photo_encoder(extractor: Extractor, device: torch.device) -> Encoder:
     if isinstance(encoder, Backbone) and encoder.spec.standardises():
         try:
             encoder.scale = ChannelScale.of_text(extractor.channel_scale or "")
-        except ValueError as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise FeatureError(
                 f"{extractor.store}: does not say by what its channels were standardized "
                 f"({error}); make the features and the run again"
             ) from error
-    digest = encoder.attributes["weights_sha256"]
-    if digest != extractor.weights_sha256:
-        raise FeatureError(
-            f"{extractor.weights or settings.kind}: not the weights that {extractor.store} was "
-            f"made with (sha256 {digest}, expected {extractor.weights_sha256}); give "
-            "those with --weights FILE"
-        )
-    described = json.loads(encoder.attributes["extractor"])
-    for key in sorted({*described, *extractor.described} - _MAY_DIFFER):
-        if described.get(key) != extractor.described.get(key):
+    name = str(extractor.weights or "weights_sha256")
+    before = {**extractor.described, name: extractor.weights_sha256}
+    now = {
+        **json.loads(encoder.attributes["extractor"]),
+        name: encoder.attributes["weights_sha256"],
+    }
+    for key in sorted({*before, *now} - _MAY_DIFFER):
+        if before.get(key) != now.get(key):
             raise FeatureError(
-                f"{extractor.store}: was made with {key} {extractor.described.get(key)!r}, and a "
-                f"photo would be with {described.get(key)!r}; install the versions that it was "
-                "made with, or make features and run again"
+                f"{extractor.store}: was made with {key} {before.get(key)!r}, and a photo would be "
+                f"with {now.get(key)!r}; install the versions that it was made with, give its "
+                "weights with --weights FILE, or make features and run again"
             )
     return encoder
 
@@ -434,7 +423,6 @@ class _ReadImages:
     images: Images
 
     def read(self, image_ids: Sequence[int]) -> Images:
-        assert len(image_ids) == len(self.images)
         return self.images
 
 

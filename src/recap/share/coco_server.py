@@ -134,14 +134,11 @@ def _read_scores(path: Path) -> dict[str, float]:
                 "server says"
             )
         name = f"c{match[1]}.{match[2].replace('_', '-').replace('Bleu', 'BLEU')}"
-        if name in scores:
-            raise DataError(f"{path}: line {number} gives {name} again; leave one out")
-        value = float(match[3])
         largest = 10 if name.endswith("CIDEr") else 1  # of a sentence equal to all its references
-        if value > largest:
+        if name in scores or float(match[3]) > largest:
             raise DataError(
-                f"{path}: {name} is {match[3]}, not a number from 0 to {largest}; scores are no "
-                "percentages"
+                f"{path}: line {number}: {name} is {match[3]}; give it once, as a number from 0 to "
+                f"{largest} and no percentage"
             )
-        scores[name] = value
+        scores[name] = float(match[3])
     return scores

@@ -15,14 +15,15 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recap.core.documents import read_json, write_json
-from recap.core.errors import ConfigError, DamagedData, DataError, RecapError, UnknownName, nearest
+from recap.core.errors import ConfigError, DataError, RecapError, UnknownName, nearest
 from recap.core.files import atomic_path, write_text
 from recap.core.log import NOTHING_TO_DO, log
-from recap.settings.params import load_profile, read_mapping
+from recap.settings.params import load_profile, read_mapping, validate
 
 LOCK = Path("dvc.lock")
 LISTINGS = Path("dvc.listings.json")
@@ -35,15 +36,40 @@ _PROFILES_HEAD = """\
 DIR = ".dir"  # ends the name of a folder's listing in DVC's cache
 
 
+@dataclass(frozen=True)
+class _Profile:
+    options: str
+
+
+@dataclass(frozen=True)
+class _Profiles:
+    """What `dvc.profiles.yaml` holds."""
+
+    profiles: dict[str, _Profile]
+
+
+@dataclass(frozen=True)
+class _Output:
+    path: str
+    md5: str
+
+
+@dataclass(frozen=True)
+class _Stage:
+    outs: Sequence[_Output] = ()
+
+
+@dataclass(frozen=True)
+class _Lock:
+    """What is read of `dvc.lock`."""
+
+    stages: dict[str, _Stage]
+
+
 def read_profiles() -> dict[str, list[str]]:
     """Return the options with which Snakemake reads each profile that DVC keeps."""
-    try:
-        profiles = read_mapping(PROFILES)["profiles"].items()
-        return {name: shlex.split(str(entry["options"])) for name, entry in profiles}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"{PROFILES}: an entry has no options; write it with `recap artifacts add`"
-        ) from error
+    entries = validate(_Profiles, read_mapping(PROFILES), str(PROFILES)).profiles
+    return {name: shlex.split(entry.options) for name, entry in entries.items()}
 
 
 def add_profile(
@@ -53,11 +79,15 @@ def add_profile(
     import yaml
 
     values = read_mapping(file)
+    pairs = []
     if scale:
         values["scale"] = scale
+        pairs.append(f"scale={scale}")
+    if inputs is not None:
+        pairs.append(f"inputs={inputs}")
+    if fetch:
+        pairs.append("fetch=true")
     name = load_profile(values, str(file)).name
-    config = {"scale": scale, "inputs": inputs, "fetch": "true" if fetch else None}
-    pairs = [f"{key}={value}" for key, value in config.items() if value is not None]
     words = ["--sdm", "conda"] if conda else []
     words += ["--configfile", str(file)]
     if pairs:
@@ -172,15 +202,12 @@ def outputs(profile: str) -> dict[str, str]:
     Of a folder that of its listing, and `.dir`.
     """
     folders = (f"results/{profile}/", f"reports/{profile}/")
-    try:
-        outs: list[Any] = []
-        for stage in read_mapping(LOCK)["stages"].values():
-            outs += stage.get("outs", [])
-        return {out["path"]: out["md5"] for out in outs if f"{out['path']}/".startswith(folders)}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DamagedData(
-            f"{LOCK}: damaged, or not written by DVC 3; restore it from git"
-        ) from error
+    outs = {}
+    for stage in validate(_Lock, read_mapping(LOCK), str(LOCK)).stages.values():
+        for out in stage.outs:
+            if f"{out.path}/".startswith(folders):
+                outs[out.path] = out.md5
+    return outs
 
 
 def read_listings(outs: Mapping[str, str]) -> dict[str, bytes]:
@@ -221,7 +248,8 @@ def listed_files(outs: Mapping[str, str], listings: Mapping[str, bytes]) -> dict
 
 def _fetch(outs: Mapping[str, str], remote: str) -> None:
     """Fetch what DVC's cache lacks; DVC compares each file with its md5."""
-    cache, listings = Path(_dvc("cache", "dir").strip()), read_listings(outs)
+    cache = Path(_dvc("cache", "dir").strip())
+    listings = read_listings(outs)
     files = listed_files(outs, listings)
     for folder, text in listings.items():  # DVC asks the remote for those that are not in its cache
         with atomic_path(cache / _place(outs[folder])) as temporary:

@@ -45,13 +45,13 @@ class Explanation:
     notes: list[Note]  # what else is known, such as gates or clusters
 
 
-def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explanation:
-    """Return what a run looked at in one photo, called by `number` where it has no path."""
-    name = name_of(photo, number)
+def explain(captioner: PhotoCaptioner, photo: Photo) -> Explanation:
+    """Return what a run looked at in one photo."""
+    name = name_of(photo, 1)
     picture = read_photo(photo, name)
     model, vocabulary = captioner.model, captioner.vocabulary
-    boxes = vector_boxes(captioner.features.read([[picture]], model, with_boxes=True).main, name)
     images = captioner.features.read([[picture]], model)
+    boxes = vector_boxes(images.main, name)
     tokens = captioner.decode(images, captioner.decoding)[0][0].tokens
     words = [vocabulary.decode([token]) for token in tokens]
     caption = torch.tensor([[[BOS, *tokens]]], device=captioner.device)
@@ -81,8 +81,8 @@ def write_explanations(explanations: Iterable[Explanation], run: str, out: Path)
     sections = []
     for each in explanations:
         scale = _EDGE / max(each.picture.size)
-        width, height = (max(1, round(scale * edge)) for edge in each.picture.size)
-        small = each.picture.resize((width, height))
+        size = [max(1, round(scale * edge)) for edge in each.picture.size]
+        small = each.picture.resize(size)
         looked_at = [_jpeg(shaded(small, each.boxes, weights)) for weights in each.weights]
         sections.append((each, _jpeg(small), looked_at))
     template = environment("html", "recap.share").get_template("explained.html")

@@ -108,16 +108,11 @@ def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
         f"## Scores\n\n{_scores(files.run)}",
         f"## Decoding\n\nBeam search with {search.beam} beams, at most {search.max_length} words "
         "or pieces a caption.",
-        f"## Licenses\n\n{_licenses(str(spec['dataset']), params)}",
+        f"## Licenses\n\n{_licenses(spec['dataset'], params)}",
         _LIMITS,
     ]
-    return (
-        "---\n"
-        + yaml.safe_dump(header, sort_keys=False)
-        + "---\n\n"
-        + "\n\n".join(filter(None, sections))
-        + "\n"
-    )
+    text = "\n\n".join(filter(None, sections))
+    return f"---\n{yaml.safe_dump(header, sort_keys=False)}---\n\n{text}\n"
 
 
 def _safe(text: object) -> str:
@@ -129,13 +124,12 @@ def _scores(run: Path) -> str:
     if folder is None:
         return "The run was not evaluated."
     metrics = read_metrics(folder)
-    computed = {name: value for name, value in metrics.scores.items() if value is not None}
-    lines = [
-        f"| {_safe(name)} | {score_info(name).scale * value:.2f} |"
-        for name, value in computed.items()
-    ]
-    table = "\n".join([f"| metric | {_safe(metrics.split)} split |", "|---|---|", *lines])
-    return f"{table}\n\nSignature: `{plain(metrics.signature).replace('`', '')}`"
+    lines = [f"| metric | {_safe(metrics.split)} split |", "|---|---|"]
+    for name, value in metrics.scores.items():
+        if value is not None:
+            lines.append(f"| {_safe(name)} | {score_info(name).scale * value:.2f} |")
+    lines += ["", f"Signature: `{plain(metrics.signature).replace('`', '')}`"]
+    return "\n".join(lines)
 
 
 def _licenses(dataset: str, params: Path) -> str:
@@ -150,9 +144,8 @@ def _licenses(dataset: str, params: Path) -> str:
         )
     if not names:
         return "The data set is drawn by recap itself (MIT)."
-    entries = [(name, entry_of(name, listed)) for name in names]
-    lines = [
-        f"- {_safe(name)}: {_safe(entry.licence if entry else 'not listed')}"
-        for name, entry in entries
-    ]
-    return "The weights were trained on:\n\n" + "\n".join(lines)
+    lines = ["The weights were trained on:", ""]
+    for name in names:
+        entry = entry_of(name, listed)
+        lines.append(f"- {_safe(name)}: {_safe(entry.licence if entry else 'not listed')}")
+    return "\n".join(lines)

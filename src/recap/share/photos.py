@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 import numpy as np
 
-from recap.core.errors import DataError, MissingData
+from recap.core.errors import DataError
 from recap.core.files import reading
 from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, decode_rgb, turned
 
@@ -67,20 +67,14 @@ def name_of(photo: Photo, number: int) -> str:
 
 def read_photo(photo: Photo, name: str) -> Image:
     """Return a photo as an upright RGB picture, decoded as the pictures of data sets are."""
-    from PIL import UnidentifiedImageError
-
     content = _content(photo, name)
     if not content:
         raise DataError(f"{name}: the file is empty; save or copy it again")
     try:
         picture = decode_rgb(content, name)
     except BrokenPicture as error:
-        if isinstance(error.__cause__, UnidentifiedImageError):
-            kinds = ", ".join(FORMATS)
-            raise DataError(
-                f"{name}: no picture that is read here ({kinds}); save it as one of these"
-            ) from error
-        raise DataError(f"{name}: {error}; save or copy it again") from error
+        kinds = ", ".join(FORMATS)
+        raise DataError(f"{name}: {error}; save or copy it again, as one of {kinds}") from error
     if picture.width * picture.height > MOST_PIXELS:
         picture = picture.reduce(2)
     return turned(picture, name) or picture
@@ -94,19 +88,17 @@ def _content(photo: Photo, name: str) -> bytes:
         return _file_content(Path(photo))
     if isinstance(photo, bytes):
         return photo
+    what = type(photo).__name__
     if isinstance(photo, np.ndarray):
+        what = f"{what} {photo.dtype} {list(photo.shape)}"
         gray = photo.ndim == 2 and photo.dtype in (np.uint8, np.uint16)
         color = photo.ndim == 3 and photo.dtype == np.uint8 and photo.shape[2] in (3, 4)
-        if not (gray or color) or 0 in photo.shape:  # what its numbers mean must be certain
-            raise DataError(
-                f"{name}: an array {photo.dtype} {list(photo.shape)} is no photo; give uint8 "
-                "[height, width, 3] or [height, width], or uint16 [height, width]"
-            )
-        photo = Image.fromarray(np.ascontiguousarray(photo))
+        if photo.size and (gray or color):  # what its numbers mean must be certain
+            photo = Image.fromarray(np.ascontiguousarray(photo))
     if not isinstance(photo, Image.Image):
         raise DataError(
-            f"{name}: a {type(photo).__name__} is no photo; give a path, bytes, a picture of "
-            "Pillow or an array"
+            f"{name}: {what} is no photo; give a path, bytes, a picture of Pillow, or an array "
+            "uint8 [height, width, 3] or [height, width], or uint16 [height, width]"
         )
     file = io.BytesIO()
     # TIFF has a place for every mode but those of a palette with transparency, for which PNG has.
@@ -116,8 +108,6 @@ def _content(photo: Photo, name: str) -> bytes:
 
 def _file_content(path: Path) -> bytes:
     with reading(path, DataError, missing="name a picture"):
-        if not path.is_file():
-            raise MissingData(f"{path}: no such file; name a picture")
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise DataError(

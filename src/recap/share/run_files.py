@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from glob import escape
 from pathlib import Path
@@ -182,23 +182,17 @@ def _chosen_run(folder: Path) -> Path:
     """Return a run's folder; of several below a folder that whose model is best on validation."""
     if (folder / CONFIG).is_file():
         return folder
-    below = sorted(
-        path.parent for path in folder.rglob("training.json") if (path.parent / CONFIG).is_file()
-    )
-    if not below:
-        raise TrainingError(
-            f"{folder}: no finished run is there; name a folder with config.yaml and "
-            "model.safetensors"
-        )
-    trained: dict[Path, _Trained] = {
-        run: read_json(run / "training.json", _Trained) for run in below
-    }
+    trained: dict[Path, _Trained] = {}
+    for file in sorted(folder.rglob("training.json")):
+        if (file.parent / CONFIG).is_file():
+            trained[file.parent] = read_json(file, _Trained)
     data_sets = sorted({values.dataset for values in trained.values()})
-    if len(data_sets) > 1:
+    if len(data_sets) != 1:
         raise TrainingError(
-            f"{folder}: holds runs on {', '.join(data_sets)}; name one run, such as {below[0]}"
+            f"{folder}: holds finished runs on {', '.join(data_sets) or 'no data set'}; name a "
+            f"folder with {CONFIG} and {WEIGHTS}"
         )
-    return max(below, key=lambda run: trained[run].best_val_cider_d)
+    return max(trained, key=lambda run: trained[run].best_val_cider_d)
 
 
 def _present(path: Path | None, run: Path, what: str, kind: type[RecapError]) -> Path:
@@ -264,14 +258,16 @@ def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
     Its hash is compared later.
     """
     name = getattr(settings, "weights", None)
+    places = []
     if settings.trained_on_boxes():
-        places = [store.with_suffix(".backbone.safetensors")]
+        places.append(store.with_suffix(".backbone.safetensors"))
     elif name is None or settings.encoder is None or not settings.outside_files():
         return None
     else:
         above = store.absolute().parents  # features/<dataset>, features, results/<profile>, ...
         inputs = noted_inputs(above[2]) if len(above) > 2 else None
-        places = [inputs / name] if inputs else []
+        if inputs:
+            places.append(inputs / name)
         for root in (Path(), *above):
             places += [root / _INPUTS / name, root / name]
     path = next(filter(Path.is_file, places), None)
@@ -287,17 +283,15 @@ def write_extractors(folder: Path, extractors: Sequence[Extractor]) -> list[Path
     """Write what a photo's features need: a description, and copies of safetensors."""
     described, files = [], [folder / FEATURES]
     for number, each in enumerate(extractors):
-        name = None
+        values = asdict(each)
+        del values["store"]
+        values["weights"] = None
         if each.weights is not None and each.weights.suffix == _SAFE:
-            name = f"features-{number}{_SAFE}"
+            values["weights"] = name = f"features-{number}{_SAFE}"
             with atomic_path(folder / name) as temporary:
                 shutil.copyfile(each.weights, temporary)
             files.append(folder / name)
-        values = {
-            key: getattr(each, key)
-            for key in ("described", "weights_sha256", "channel_scale", "sizes", "rows")
-        }
-        described.append({**values, "weights": name})
+        described.append(values)
     write_json(folder / FEATURES, described)
     return files
 
@@ -322,10 +316,9 @@ def _described(folder: Path) -> list[Extractor]:
 
 def fetch_run(name: str) -> Path:
     """Return the cached folder of an exported run, ``hub:OWNER/NAME@REVISION``."""
-    folders = [
-        hub_file(name, file).parent for file in (CONFIG, VOCABULARY, WEIGHTS, SUMS, FEATURES)
-    ]
-    for each in _described(folders[0]):
+    for file in (CONFIG, VOCABULARY, WEIGHTS, SUMS, FEATURES):
+        folder = hub_file(name, file).parent
+    for each in _described(folder):
         if each.weights:
             hub_file(name, str(each.weights))
-    return folders[0]
+    return folder

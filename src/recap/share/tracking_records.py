@@ -115,11 +115,17 @@ def _run_record(
     run = results / "runs" / path
     scores = results / "scores" / path
     captions = scores / "captions.test.json"
-    evaluated = [file for file in (scores / "metrics.json", captions) if file.exists()]
-    for file in (run / "config.yaml", run / "history.csv", run / "training.json", *evaluated):
+    metrics = scores / "metrics.json"
+    for file in (
+        run / "config.yaml",
+        run / "history.csv",
+        run / "training.json",
+        metrics,
+        captions,
+    ):
         check(file)
     artifacts = [run / "config.yaml"]
-    if captions in evaluated:
+    if captions.exists():
         artifacts.append(captions)
     ended = int((run / "training.json").stat().st_mtime * 1000)
     names = setting_names(setting)
@@ -128,7 +134,7 @@ def _run_record(
         name=f"{label} seed {seed} {stage}",
         results=results,
         folder=run,
-        scores_folder=scores if scores / "metrics.json" in evaluated else None,
+        scores_folder=scores if metrics.exists() else None,
         tags={"label": label, "stage": stage, "seed": seed, **names, "recap_profile": profile},
         started=ended,
         ended=ended,
@@ -146,9 +152,8 @@ def _run_record(
 def _settings(config: Path) -> dict[str, str]:
     """Return the settings of a run, flat; the file itself, an artifact, has its inputs' hashes."""
     spec = read_mapping(config).get("spec", {})
-    settings = flat(validate(dict[str, JsonValue], spec, f"{config}: spec"))
     texts = {}
-    for key, value in settings.items():
+    for key, value in flat(validate(dict[str, JsonValue], spec, f"{config}: spec")).items():
         if value != {}:
             texts[key] = value if isinstance(value, str) else json.dumps(value)
     return texts
@@ -205,10 +210,9 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
 
 def finished_runs(results: Path) -> list[Record]:
     """Return the finished runs of all profiles below a folder, under the labels of their tables."""
-    folders = sorted(path.parent for path in results.glob("*/runs"))
     records = []
-    for folder in folders:
-        records += read_runs(folder.name, folder)
+    for runs in sorted(results.glob("*/runs")):
+        records += read_runs(runs.parent.name, runs.parent)
     return records
 
 
@@ -218,16 +222,15 @@ def find_run(runs: Sequence[Record], name: str) -> Record:
     path = Path(name).absolute()
     matches = [run for run in runs if name in (run.key, run.name) or path == run.folder.absolute()]
     matches = matches or [run for run in runs if name in run.key or name in run.name]
-    if len(matches) > 1:
-        raise UnknownName(
-            f"{name!r} is in {len(matches)} runs, such as {matches[0].key} and {matches[1].key}"
-        )
-    if not matches:
-        names = {run.name for run in runs}
-        raise UnknownName(
-            f"there is no run {name!r}; {nearest(name, names) if names else 'there are none yet'}"
-        )
-    return matches[0]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        first, second, *_ = matches
+        found = f"{name!r} is in {len(matches)} runs, such as {first.key} and {second.key}"
+    else:
+        known = nearest(name, [run.name for run in runs]) if runs else "there are none yet"
+        found = f"there is no run {name!r}; {known}"
+    raise UnknownName(found)
 
 
 def run_table(runs: Sequence[Record], part: str) -> list[list[str]]:
@@ -258,17 +261,13 @@ def describe_run(run: Record) -> list[str]:
     if run.scores_folder:
         lines += [f"scores: {run.scores_folder}", f"signature: {plain(run.tags['signature'])}"]
         lines += [f"  {name}: {value:.2f}" for name, value in sorted(run.scores.items())]
-        reasons = [
-            (name, why) for name, why in sorted(run.tags.items()) if name.startswith("not_run.")
-        ]
-        lines += [
-            f"  {name.removeprefix('not_run.')}: not run ({plain(why)})" for name, why in reasons
-        ]
+        for name, why in sorted(run.tags.items()):
+            if name.startswith("not_run."):
+                lines.append(f"  {name.removeprefix('not_run.')}: not run ({plain(why)})")
     else:
         lines.append("scores: none, the run was not evaluated")
-    lines += ["training:", *(f"  {name}: {value:g}" for name, value in sorted(run.numbers.items()))]
-    return [
-        *lines,
-        "settings:",
-        *(f"  {name}: {plain(value)}" for name, value in sorted(run.params.items())),
-    ]
+    lines.append("training:")
+    lines += [f"  {name}: {value:g}" for name, value in sorted(run.numbers.items())]
+    lines.append("settings:")
+    lines += [f"  {name}: {plain(value)}" for name, value in sorted(run.params.items())]
+    return lines

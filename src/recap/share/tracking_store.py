@@ -119,10 +119,10 @@ def _experiment(client: MlflowClient, name: str) -> str:
     """Return the id of a data set's experiment; one that was deleted by hand is restored."""
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
-        return str(client.create_experiment(name, artifact_location=LOCATION))
+        return client.create_experiment(name, artifact_location=LOCATION)
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
-    return str(experiment.experiment_id)
+    return experiment.experiment_id
 
 
 def _create(

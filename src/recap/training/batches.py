@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,14 +37,16 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Move the tensors to a device."""
-        tokens = self.tokens.to(device, non_blocking=True)
-        return Batch(self.image_ids, self.images.to(device), tokens, self.index.to(device))
+        return self.each(lambda x: x.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
         """Return the batch in memory that a GPU copies from while the CPU goes on."""
-        return Batch(
-            self.image_ids, self.images.pinned(), self.tokens.pin_memory(), self.index.pinned()
-        )
+        return self.each(Tensor.pin_memory)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """Change every tensor."""
+        images = self.images.each(change)
+        return Batch(self.image_ids, images, change(self.tokens), self.index.each(change))
 
 
 @dataclass(kw_only=True, eq=False)

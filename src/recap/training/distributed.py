@@ -43,7 +43,7 @@ class Group:
             return list(numbers)
         totals = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         dist.all_reduce(totals)
-        return list(totals.tolist())
+        return totals.tolist()
 
     def broadcast_from_main(self, names: Sequence[str]) -> list[str]:
         """Return the names that the main process passed."""

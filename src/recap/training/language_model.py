@@ -21,10 +21,11 @@ from recap.core.hashing import derived_seed, generator, value_hash
 from recap.core.log import log
 from recap.data.caption_files import texts_outside
 from recap.data.vocabulary import PAD, UNK, load_vocabulary
-from recap.models.gpt2 import LanguageModel, save_language_model
+from recap.models.gpt2 import LanguageModel
 from recap.nn.rows import PackedIndex
 from recap.plan.source import code_digest
 from recap.runs.folder import read_weights
+from recap.runs.pretrained import save_language_model
 from recap.settings.models import LanguageModel as Settings
 from recap.settings.recipes import CosineSchedule, CrossEntropy
 from recap.training.batches import Batch, CaptionBatches
@@ -101,19 +102,16 @@ def pretrain_language_model(
         losses = token_losses(model, batch.tokens)
         return Logged(losses.mean(), len(losses))
 
-    places = range(spec.validation_texts)
-    parts = [
-        places[first : first + spec.texts_per_batch] for first in places[:: spec.texts_per_batch]
-    ]
+    parts = torch.arange(spec.validation_texts).split(spec.texts_per_batch)
 
     @torch.no_grad()
     def perplexity() -> float:
         """Return exp of the mean cross-entropy of a token of the validation texts."""
         model.eval()
-        losses = [
-            token_losses(model, batch.tokens.to(group.device))
-            for batch in map(validation.batch, parts)
-        ]
+        losses = []
+        for part in parts:
+            tokens = validation.batch(part.tolist()).tokens
+            losses.append(token_losses(model, tokens.to(group.device)))
         return math.exp(torch.cat(losses).double().mean().item())
 
     with exclusive(state / "lock", wait_seconds=60.0, what=f"the state folder {state}"):

@@ -71,7 +71,7 @@ class OptimizerStep:
     @property
     def rate(self) -> float:
         """The learning rate of the last step."""
-        return float(self.optimizer.param_groups[0]["lr"])
+        return self.optimizer.param_groups[0]["lr"]
 
     def __call__(self, batch: Batch, progress: Counters, *, steps: int) -> dict[str, float]:
         """Do the step after `progress` with this process's shard.
@@ -93,7 +93,8 @@ class OptimizerStep:
         value, size, *others = read.tolist()
         for name, number in (("loss", value), ("gradient's norm", size)):
             if not math.isfinite(number):
-                raise self._lost(f"the {name} of step {at['step']} is {number}", batch.image_ids)
+                step, images = at["step"], batch.image_ids
+                raise self.lost(f"the {name} of step {step} is {number} (images {images})")
         self.optimizer.step()
 
         numbers: dict[str, Any] = {
@@ -121,11 +122,10 @@ class OptimizerStep:
             )
         except NonFiniteLogits as error:
             lost = [batch.image_ids[index] for index in error.images]
-            raise self._lost(str(error), lost) from error
-        except torch.OutOfMemoryError:
-            raise
+            raise self.lost(f"{error} (images {lost})") from error
         except RuntimeError as error:
-            if progress.step or self.stage.precision != "bf16":
+            full = isinstance(error, torch.OutOfMemoryError)
+            if full or progress.step or self.stage.precision != "bf16":
                 raise
             raise TrainingError(
                 f"the first step fails in bf16 ({first_line(error)}); set `precision: float32` in "
@@ -151,11 +151,10 @@ class OptimizerStep:
         loss.backward()
         return logged, loss / weight, weight
 
-    def _lost(self, reason: str, images: list[int]) -> TrainingError:
-        return TrainingError(
-            f"{reason} (images {', '.join(map(str, images))}), and the step is not taken; lower "
-            f"the learning rate (now {self.rate:.3g}) or clip the gradient"
-        )
+    def lost(self, reason: str) -> TrainingError:
+        """Return the error of a model, or of a step, without numbers."""
+        remedy = f"lower the learning rate (now {self.rate:.3g}) or clip the gradient"
+        return TrainingError(f"{reason}; {remedy}")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -195,7 +194,8 @@ class Training:
         warn_of_short_training(
             self.name, self.stage.schedule, self.stage.epochs * len(self.batches)
         )
-        progress, patience = self.progress, self.stage.patience or math.inf
+        progress = self.progress
+        patience = self.stage.patience or math.inf
         with self._stop:
             if self.trained and progress.best_epoch < 0:  # kept until an epoch beats it
                 score = self._score()
@@ -211,11 +211,8 @@ class Training:
             while progress.epoch < self.stage.epochs and progress.epochs_since_best < patience:
                 self._epoch()
             epoch, score = self._scores[-1]
-            if (
-                not self.trained
-                and len(self._scores) > 1
-                and {each for _, each in self._scores} == {score}
-            ):
+            different = {each for _, each in self._scores}
+            if not self.trained and len(self._scores) > 1 and len(different) == 1:
                 log.warning(
                     f"{self.name}: all validations gave {self.metric.name} {score:.4f} and could "
                     "choose no epoch, so the last one is kept"
@@ -298,10 +295,8 @@ class Training:
                     falling_back_to_eager(self.model, self.validate, alone=self.group.size == 1)
                 )
         except NonFiniteLogits as error:
-            raise TrainingError(
-                f"{self.name}: {error} after step {self.progress.step}; lower the learning rate "
-                f"(now {self.step.rate:.3g}) or clip the gradient"
-            ) from error
+            reason = f"{self.name}: {error} after step {self.progress.step}"
+            raise self.step.lost(reason) from error
         except BaseException:
             if self._stop.received is None:
                 raise
@@ -405,15 +400,12 @@ def load_state(folder: Path) -> dict[str, Any] | None:
     try:
         # its members carry a CRC each, at which torch does not look
         with zipfile.ZipFile(path) as file:
-            member = file.testzip()
-        if member is not None:
-            raise zipfile.BadZipFile(f"bad CRC-32 of {member}")
+            reason = file.testzip()
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = (
-            first_line(error) if isinstance(error, zipfile.BadZipFile) else type(error).__name__
-        )
-        raise TrainingError(f"{path}: is damaged ({reason}); delete it to start over") from error
+        reason = type(error).__name__
+    if reason is not None:
+        raise TrainingError(f"{path}: is damaged ({reason}); delete it to start over")
     return state
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from recap.core.errors import ConfigError, TrainingError
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import draw, sample
-from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
+from recap.decoding.step import DecodingBatch, Step, ban_tokens, with_banned_tokens
 from recap.metrics.rewards import CiderD, DocumentFrequencies, caption_units
 from recap.models.base import Captioner
 from recap.models.compiled import is_compiled
@@ -102,12 +103,14 @@ class CrossEntropyObjective:
         self.model = model
         self.smoothing = stage.label_smoothing
         self.sampling = stage.scheduled_sampling
-        begins = getattr(vocabulary, "begins_word", None) if stage.truncate_to_words else None
-        if stage.truncate_to_words and begins is None:
-            raise ConfigError(
-                "xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out"
-            )
-        self.begins_word = None if begins is None else torch.tensor(begins)
+        self.begins_word: Tensor | None = None
+        if stage.truncate_to_words:
+            begins = getattr(vocabulary, "begins_word", None)
+            if begins is None:
+                raise ConfigError(
+                    "xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out"
+                )
+            self.begins_word = torch.tensor(begins)
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Return the mean loss per token; logits are made for real tokens only."""
@@ -269,29 +272,23 @@ class SelfCriticalObjective:
             tokens = self.search(memory, samples)
             best = self.search(memory, 1) if greedy else None
         else:
-            both = sample(
-                with_banned_tokens(self.model.step, BANNED),
-                self.model.start(memory),
-                self.batch(memory),
-                max_length=self.max_length,
-                samples=samples,
-                greedy=greedy,
-            )
+            begin = self.begin(memory)
+            both = sample(*begin, max_length=self.max_length, samples=samples, greedy=greedy)
             tokens = both[:, :samples]
             best = both[:, samples:] if greedy else None
         return tokens[..., : int((tokens != PAD).sum(-1).max())], best
 
     def search(self, memory: Memory, beam: int) -> Tensor:
         """Return the captions [B, beam, max_length] of a beam search."""
-        step = with_banned_tokens(self.model.step, BANNED)
         settings = DecodingSettings(beam=beam, max_length=self.max_length)
-        return beam_search(step, self.model.start(memory), self.batch(memory), settings).tokens
+        return beam_search(*self.begin(memory), settings).tokens
 
-    def batch(self, memory: Memory) -> DecodingBatch:
-        """Return what a search begins with."""
-        return DecodingBatch(
-            len(memory.values), BOS, EOS, PAD, memory.values.device, is_compiled(self.model)
-        )
+    def begin(self, memory: Memory) -> tuple[Step[Any], Any, DecodingBatch]:
+        """Return what a search begins with: the model's step, its state, the batch."""
+        step = with_banned_tokens(self.model.step, BANNED)
+        device = memory.values.device
+        batch = DecodingBatch(len(memory.values), BOS, EOS, PAD, device, is_compiled(self.model))
+        return step, self.model.start(memory), batch
 
     def reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
         """Reward of captions [B, S, T] -> [B, S] float64 on the CPU."""
@@ -299,9 +296,7 @@ class SelfCriticalObjective:
         captions = []
         for row in tokens.flatten(0, 1).tolist():
             captions.append(self.units([token for token in row if token not in drop]))
-        owners: list[int] = []  # the image of each caption
-        for image in image_ids:
-            owners += [image for _ in range(tokens.shape[1])]
+        owners = torch.tensor(image_ids).repeat_interleave(tokens.shape[1]).tolist()
         rewards = torch.from_numpy(self.scorer.score(owners, captions))
         lost = (~torch.isfinite(rewards)).nonzero()
         if len(lost):

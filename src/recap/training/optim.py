@@ -38,22 +38,18 @@ def learning_rate(
     All but noam rise linearly over the first `warmup` steps. Steps count from 1, epochs from 0.
     """
     if schedule.kind == "noam":
-        return float(
-            schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5)
-        )
+        return schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5)
     warm = min(1.0, step / schedule.warmup) if schedule.warmup else 1.0
     if schedule.kind == "table":
-        return float(
-            warm * schedule.table[max(start for start in schedule.table if start <= epoch)]
-        )
+        return warm * schedule.table[max(start for start in schedule.table if start <= epoch)]
     rate = warm * schedule.learning_rate
     if schedule.kind == "step":
-        return float(rate * schedule.factor ** (epoch // schedule.step_size))
+        return rate * schedule.factor ** (epoch // schedule.step_size)
     if schedule.kind == "plateau":
-        return float(rate * schedule.factor**lr_drops)
+        return rate * schedule.factor**lr_drops
     if schedule.kind == "step_then_plateau":
         first = schedule.factor ** (min(epoch, schedule.plateau_from - 1) // schedule.step_size)
-        return float(rate * first * schedule.plateau_factor**lr_drops)
+        return rate * first * schedule.plateau_factor**lr_drops
     if schedule.kind == "cosine":
         return rate * (1 + math.cos(math.pi * (step - 1) / steps)) / 2
     return rate
@@ -65,10 +61,12 @@ def plateaus(schedule: Schedule, scores: Iterable[tuple[int, float]]) -> int:
         return 0
     # Epochs of the step decay do not count.
     first = schedule.plateau_from if schedule.kind == "step_then_plateau" else 0
-    best, since, met = -math.inf, 0, 0
+    best = -math.inf
+    since = met = 0
     for epoch, score in scores:
         if score > best * (1 + BETTER):
-            best, since = score, 0
+            best = score
+            since = 0
         elif epoch > first:
             since += 1
         if since > schedule.patience:

@@ -85,7 +85,8 @@ def try_out(
     it has seen or was validated with are returned.
     """
     group = init_group(select_device(execution.device))
-    steps, one_batch = execution.max_steps or OVERFIT_STEPS, execution.overfit_one_batch
+    steps = execution.max_steps or OVERFIT_STEPS
+    one_batch = execution.overfit_one_batch
     losses: list[float] = []  # of each step
     with TemporaryDirectory() as state:
         spec = with_precision(with_stage(spec, epochs=1), group, Path(state))
@@ -288,12 +289,10 @@ def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
         path = state / PRECISION
         settings = spec.model_dump(mode="json")
         noted = read_json(path) if path.exists() else {}
+        chosen = precision_here("auto", group.device)
         # A training that continues on another processor keeps what it began with.
-        chosen = (
-            noted["chosen"]
-            if noted.get("spec") == settings
-            else precision_here("auto", group.device)
-        )
+        if noted.get("spec") == settings:
+            chosen = noted["chosen"]
         write_json(path, {"spec": settings, "chosen": chosen})
     (chosen,) = group.broadcast_from_main([chosen])
     return with_stage(spec, precision=chosen)
@@ -326,6 +325,6 @@ def validator(
             model, features, images, decoding, device=group.device, name=f"{name}, validation"
         )
         captions = [units(candidates[image][0].tokens) for image in images]
-        return float(scorer.score(images, captions).sum() / len(references))
+        return scorer.score(images, captions).sum().item() / len(references)
 
     return validate

@@ -97,8 +97,8 @@ def test_the_version_and_the_bare_command(capsys):
         ),
         ("train --spec no.json", "recap train: argument --spec: no.json: cannot be read"),
         ("params list --params none", "none: there is no such folder"),
-        (f"data vocabulary --spec {'[' * 100_000}", "--spec: nested too deeply"),
-        ("data vocabulary --spec [1", "--spec: not valid JSON"),
+        (f"data vocabulary --spec {'[' * 100_000}", "--spec: [[["),
+        ("data vocabulary --spec [1", "--spec: [1: cannot be read as JSON"),
     ],
     ids=range(6),
 )

@@ -118,7 +118,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(clock, capsys):
 
 
 def test_bytes_are_counted_and_short_work_and_pieces_of_a_whole_print_nothing(clock, capsys):
-    with byte_bar("fetch", total=None) as bar:
+    with byte_bar(total=None) as bar:
         clock[0] += 61
         bar.update(2**20)
     assert capsys.readouterr().err == "fetch: 1.00M B, 01:01 so far\n"

@@ -130,11 +130,11 @@ WRONG = {
     "two captions of an image": (entries(caption=["a", "b"]), "image 2"),
     "no key of a caption": (
         json.dumps([{"image_id": 1, "answer": "a"}]),
-        "entry 1: has no caption, only image_id, answer",
+        "entry 1: the caption of image 1, None",
     ),
     "two keys that may be the caption": (
         json.dumps([{"image_id": 1, "text": "a", "pred": "b"}]),
-        "image_id, text, pred",
+        "under the key 'caption'",
     ),
     "a column twice": ("image_id,caption,Caption\n1,a,b\n", "line 1: 'Caption' is there twice"),
     "NaN for a caption": (entries(caption=float("nan")), "nan"),

@@ -83,7 +83,7 @@ def test_what_spreadsheets_write_is_read_alike(tmp_path, name):
 
 
 WRONG = {
-    "no column": (ROWS.replace("split,", "spilt,", 1), "line 1: there is no column 'split'"),
+    "no column": (ROWS.replace("split,", "spilt,", 1), "line 1: there are 0 columns 'split'"),
     "unknown split": (
         ROWS.replace(",val", ",vall"),
         "line 5: split: there is no 'vall'; did you mean 'val'?",
@@ -102,7 +102,7 @@ WRONG = {
     ),
     "no word": (
         ROWS.replace("A green leaf", "?!"),
-        "line 4: the caption of leaf.jpg is empty or has no word",
+        "caption id 2: there is no word",
     ),
     "Latin 1": (
         ROWS.replace("green", "grün").encode("latin-1"),

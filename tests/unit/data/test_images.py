@@ -164,7 +164,7 @@ def test_black_of_16_bits_is_black_and_12_bits_in_16_are_refused():
 @pytest.mark.parametrize("scale", [1, 1 / 65535])
 def test_grey_of_32_bits_is_refused(dtype, scale):
     content = stored(Image.fromarray((RAMP * scale).astype(dtype)), "TIFF")
-    with refused(DataError, "x.tif", "32 bits"):
+    with refused(DataError, "x.tif", "32 values"):
         decode_rgb(content, "x.tif")
     with pytest.raises(Failure) as caught:
         shrunk(content, min_side=48)

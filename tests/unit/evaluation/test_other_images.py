@@ -90,7 +90,7 @@ def test_the_loss_is_that_of_teacher_forcing_without_padding():
 def test_a_label_too_few_and_one_that_is_there_twice_are_refused(files, capsys):
     words = arguments(files, "seeing", "blind")
     for labels, sentence in (
-        (["seeing"], "2 runs but 1 labels"),
-        (["a", "a"], "two runs have the same label"),
+        (["seeing"], "2 runs and 1 labels"),
+        (["a", "a"], "give each run its own label"),
     ):
         assert sentence in refused_command(capsys, *words[: words.index("--labels") + 1], *labels)

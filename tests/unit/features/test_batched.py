@@ -6,6 +6,7 @@ from PIL import Image
 
 from helpers.generators import noise_pictures
 from helpers.importing import write_corpus_of
+from recap.core import threads
 from recap.core.threads import batched_by_key
 from recap.features import extraction
 from recap.features.detectors import Resized, resize_scale
@@ -25,16 +26,17 @@ from recap.settings.features import SegmentFeatures
             [[3, 4, 5], [11, 12, 13], [6]],
         ),
         (
-            [100, 200, 1, 2, 3, 4],
+            [100, 200, 1, 2, 300, 400, 3, 4],
             3,
-            {"key": lambda item: item // 100, "most": 4},
-            [[100], [1, 2, 3], [200], [4]],
+            {"key": lambda item: item // 100},
+            [[100], [1, 2, 3], [200], [300], [400], [4]],
         ),
         ([1, 1, 5, 1, 4, 1], 4, {"weight": lambda item: item}, [[1, 1, 5], [1, 4], [1]]),
     ],
     ids=["one key", "the oldest do not wait for ever", "some weigh more"],
 )
-def test_items_that_are_taken_together(items, size, options, batches):
+def test_items_that_are_taken_together(items, size, options, batches, monkeypatch):
+    monkeypatch.setattr(threads, "WAITING", 2)
     assert list(batched_by_key(items, size, **options)) == batches
 
 

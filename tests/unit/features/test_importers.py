@@ -179,7 +179,7 @@ NAN = np.full((3, DIM), np.nan, np.float32)
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        (six_columns(7)[:-5], ["a.tsv, line 2", "90 bytes", "3 vectors"]),
+        (six_columns(7)[:-5], ["a.tsv, line 2", "truncated"]),
         (six_columns(7).rsplit(b"\t", 1)[0], ["a.tsv, line 2", "5 fields", "6 or 10"]),
         (
             with_field(six_columns(7), 5, lambda field: field[:8] + b"!!!!" + field[12:]),
@@ -201,7 +201,7 @@ NAN = np.full((3, DIM), np.nan, np.float32)
         ),
         (
             with_field(six_columns(7), 4, lambda _: text(regions(7)[1].astype("f2"))),
-            ["24 bytes", "3 x 4", "float32"],
+            ["a.tsv, line 2", "size 6", "(3,4)"],
         ),
     ],
 )

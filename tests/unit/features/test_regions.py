@@ -56,11 +56,12 @@ def test_segments_are_pooled_under_their_mask_with_tight_boxes():
     maps[0, 0, 1] = 5.0
     maps[0, 1] = 2.0
     maps[0, :, 3] = 100.0  # the last column lies in the padding
-    values, corners, classes = pooled(result, {7: 3, 9: 90}, maps, size=(64, 96), padded=(64, 128))
+    sizes = {"size": (64, 96), "padded": (64, 128)}
+    values, corners, classes = pooled(result, {7: 3, 9: 90}, maps, **sizes).values()
     assert values[:, 0].tolist() == [5, 2]
     assert corners.tolist() == [[32, 0, 64, 32], [0, 32, 96, 64]]
     assert classes.tolist() == [3, 90]
-    values, corners, classes = pooled(result, {}, maps, size=(64, 96), padded=(64, 128))
+    values, corners, classes = pooled(result, {}, maps, **sizes).values()
     assert (corners.tolist(), classes.tolist()) == ([[0, 0, 96, 64]], [NOTHING])
 
 

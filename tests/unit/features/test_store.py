@@ -132,7 +132,7 @@ def test_every_stream_and_column_of_each_image_comes_back_in_the_order_asked_for
         ("region/boxes", [[9, 0, 8, 20]], ["[9.0, 0.0, 8.0, 20.0]", "right"]),
         ("region/boxes", [[0, 0, 8, np.nan]], ["region/boxes", "NaN"]),
         ("region/boxes", [[0, 0, 8]], ["boxes", "[1, 3]", "[rows, 4]"]),
-        ("region/classes", [1, 2], ["region/classes", "2 rows", "1 vectors"]),
+        ("region/classes", [1, 2], ["region/classes", "[2]", "[1, "]),
         ("segment", np.zeros((1, 6)), ["'region', 'grid', 'segment'"]),
     ],
 )

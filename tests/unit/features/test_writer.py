@@ -5,7 +5,7 @@ import pytest
 
 from helpers.feature_stores import store_of
 from helpers.refusals import refused
-from recap.core.errors import FeatureError, MissingFile
+from recap.core.errors import FeatureError, MissingFile, RecapError
 from recap.features import write
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
@@ -209,9 +209,9 @@ def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
 
     (tmp_path / "file").write_text("")
     for out, shards, named in [
-        ("file/f.h5", "shards", "file: "),
-        ("f.h5", "file", "file: "),
-        ("a" * 300 + "/f.h5", "shards", "File name too long"),
+        ("file/f.h5", "shards", "file/f.h5: "),
+        ("f.h5", "file", "file/shard: "),
+        ("a" * 300 + "/f.h5", "shards", "file name too long"),
     ]:
-        with refused(FeatureError, named):
+        with refused(RecapError, named):
             store_of(tmp_path / out, [1], extract=extract, shards=tmp_path / shards)

@@ -58,7 +58,7 @@ def test_a_step_of_any_stage_is_measured_at_its_size(trained):
     shape = workload.training_shape(run)
     step = measure(shape, device=CPU)
     row = StepCost(**step["cost"])
-    assert step["launches"] > 100 and step["waits"] >= 1
+    assert step["launches"] > 100
     assert (row.kind, row.work, row.sizes, row.device) == ("fusion", run.stage, shape.sizes, "cpu")
     assert row.gflop > 0 and row.saved_mb > 0 and row.seconds > 0 and row.machine
     # The parameters but the table of words are multiplied

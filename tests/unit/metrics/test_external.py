@@ -81,7 +81,7 @@ def test_without_ratings_the_captions_are_written_and_the_reason_stands_beside_t
     ("text", "named"),
     [
         ("image_id,Rating\n3,2\n", ["Rating", "image 7", "1 such images of 2"]),
-        ("image_id,stars\n3,2\n7,1\n", ["column 'Rating'", "image_id, stars"]),
+        ("image_id,stars\n3,2\n7,1\n", ["columns image_id, Rating"]),
         ("image_id,Rating,Gr\u00f6\u00dfe\n3,2,1\n7,1,1\n".encode("latin-1"), ["can be read"]),
         ("image_id,Rating\n3,2\n7,\u00bd\n".encode("latin-1"), ["Rating b'2'"]),
     ],

@@ -8,6 +8,7 @@ import torch
 import yaml
 
 from helpers.model_cases import build_model
+from recap.core.errors import DataError
 from recap.models.images import Images, InputSpec
 from recap.nn.layers import grid_table, sinusoid_table
 from recap.settings.params import files, load_named, names
@@ -39,12 +40,12 @@ def test_what_a_file_expects_is_no_part_of_what_is_trained():
 
 
 def test_grid_positions_tell_cells_apart():
-    codes = grid_table(7, 16)
+    codes = grid_table(torch.arange(7.0), 16)
     assert torch.cdist(codes, codes).add(10 * torch.eye(49)).min() > 0.1
     torch.testing.assert_close(
         codes[3 * 7 + 5], torch.cat([sinusoid_table(7, 8)[3], sinusoid_table(7, 8)[5]])
     )
     config = {"kind": "transformer", "d_model": 16, "heads": 2, "visual_positions": "grid"}
     model = build_model(config, InputSpec({"main": 7}, 11))
-    with pytest.raises(ValueError, match="an image has 8 vectors"):
+    with pytest.raises(DataError, match="an image has 8 vectors"):
         model.encode(Images.of(torch.zeros(1, 8, 7), torch.ones(1, 8, dtype=torch.bool)))

@@ -6,21 +6,23 @@ import pytest
 import torch
 
 from recap.nn import fast
-from recap.nn.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention, attended
+from recap.nn.attention import AdditiveAttention, MultiHeadAttention, attended
 from recap.nn.rows import PackedIndex, Rows, causal_mask, is_causal, key_mask
 from recap.papers.aoanet.model import AoAAttention
 from recap.papers.m2.model import MemoryAttention
 from recap.papers.xlan.model import XLinear
+from recap.papers.xlan.settings import XLanModel
 from recap.papers.zodiac.model import ZodiacMultiHead
+from recap.papers.zodiac.settings import ZodiacModel
 
 B, C, T, N, D, H = 2, 3, 4, 5, 8, 2
-ZODIAC = {"gate": "sigmoid", "zeta": 1.0, "dropout": 0.0, "gelu": True}
+ZODIAC = ZodiacModel(kind="zodiac", d_model=D, heads=H, zodiac_dropout=0.0)
 MAKERS = {
     "multi_head": lambda: MultiHeadAttention(d_model=D, heads=H),
-    "zodiac": lambda: ZodiacMultiHead(d_model=D, heads=H, scope="prefix", **ZODIAC),
-    "x_linear": lambda: XLinear(d_model=D, heads=H, d_joint=3),
-    "dot_product": lambda: DotProductAttention(
-        d_model=D, heads=H, d_key=5, d_value=D // H, dropout=0.5
+    "zodiac": lambda: ZodiacMultiHead(ZODIAC, "prefix"),
+    "x_linear": lambda: XLinear(XLanModel(kind="xlan", d_model=D, heads=H, d_joint=3)),
+    "dot_product": lambda: MultiHeadAttention(
+        d_model=D, heads=H, d_key=5, d_value=D // H, dropout=0.5, projected=False
     ),
     "projected": lambda: MultiHeadAttention(d_model=D, heads=H, d_key=5, d_value=3),
     "memory": lambda: MemoryAttention(d_model=D, heads=H, d_key=5, d_value=3, slots=4),

@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 
 class ReadsMain:
-    reads_boxes = False
+    reads_boxes = ()
 
     @staticmethod
     def reads(inputs):
@@ -22,7 +22,7 @@ class ReadsMain:
 
 
 class ReadsBoth(ReadsMain):
-    reads_boxes = True
+    reads_boxes = ("region", "grid")
 
     @staticmethod
     def reads(inputs):

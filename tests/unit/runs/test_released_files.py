@@ -74,7 +74,7 @@ def truncated(file):
 @pytest.mark.parametrize(
     ("write", "sentence"),
     [
-        (lambda file: None, "no such checkpoint"),
+        (lambda file: None, "no such weights"),
         (
             lambda file: file.write_text("<html>404</html>"),
             "is damaged, or holds more than tensors",
@@ -82,7 +82,7 @@ def truncated(file):
         (truncated, "is damaged, or holds more than tensors"),
         (pickled(Harmful()), "is damaged, or holds more than tensors"),
         (saved({"model": Harmful()}), "is damaged, or holds more than tensors"),
-        (saved([1, 2]), "holds no state dict"),
+        (saved([1, 2]), "'state_dict' is no tensor"),
         (saved({"epoch": 3}), "'epoch' is no tensor"),
         (
             saved({"logit.bias": torch.tensor([float("nan")])}),

@@ -92,7 +92,7 @@ def test_a_profile_is_that_of_its_scale_and_what_the_command_line_gives_comes_be
 
 def test_a_profile_of_one_scale_is_not_run_at_another_into_the_same_folders():
     written = {"name": "demo", "scale": "scenes"}
-    with refused(ConfigError, "demo.yaml", "--config", "at scale 'scenes'"):
+    with refused(ConfigError, "demo.yaml", "--config", "at the scale 'scenes'"):
         refuse_other_scale({**written, "scale": "photos"}, written, "demo.yaml")
     refuse_other_scale({**written, "scale": "photos", "name": "mine"}, written, "demo.yaml")
     refuse_other_scale({**written, "seeds": [1]}, written, "demo.yaml")

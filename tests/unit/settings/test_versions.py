@@ -46,7 +46,7 @@ def test_a_file_of_the_users_own_says_where_it_comes_from(tmp_path):
         ("d/a,1,unpacked,,,,,none,,", ["line 2", "`archive`", "unpacked"]),
         ("d/a,1,primary,http://x/a,md5,,,none,,", ["line 2", "`algorithm`", "`hash`"]),
         ("d/a,1,unpacked,,,,,none,,,d/b.zip,*", ["'d/b.zip'", "'d/a'"]),
-        ("d/a,1,own,,,,,none,,x\nd/a,1,primary,http://x/a,,,,none,,", ["'d/a'", "'primary'"]),
+        ("d/a,1,own,,,,,none,,x\nd/a,1,primary,http://x/a,,,,none,,", ["'d/a'", "line 3"]),
     ],
 )
 def test_lines_that_contradict_themselves(tmp_path, line, named):

@@ -175,7 +175,7 @@ def test_a_photo_whose_features_are_not_finite_is_named_and_the_others_keep_thei
     found = list(captioner.stream(photos.values(), batch_size=3))
     failed = found.pop(1)
     assert isinstance(failed, FailedPhoto) and failed.reason.startswith(
-        f"{path}: the features hold NaN"
+        f"{path}: grid/values hold NaN"
     )
     assert [result.caption for result in found] == [
         result.caption for result in expected[:1] + expected[2:]

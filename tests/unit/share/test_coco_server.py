@@ -110,8 +110,8 @@ def test_the_scores_are_read_with_their_day(submission):
     [
         (answer().replace("c40_CIDEr", "c40_SPICE"), ["line 14"]),
         ("".join(answer().splitlines(True)[:-1]), ["c40.CIDEr", "1 of 14"]),
-        (answer() + "c5_ROUGE_L: 0.5\n", ["line 15", "c5.ROUGE-L again"]),
-        (answer(Bleu_1=81.1), ["c5.BLEU-1 is 81.1", "from 0 to 1;"]),
+        (answer() + "c5_ROUGE_L: 0.5\n", ["line 15", "c5.ROUGE-L", "once"]),
+        (answer(Bleu_1=81.1), ["c5.BLEU-1 is 81.1", "from 0 to 1 "]),
         (answer(METEOR=float("nan")), ["line 5"]),
         ("<html>Submission failed</html>\n", ["line 1"]),
         ("", ["c5.BLEU-1", "14 of 14"]),

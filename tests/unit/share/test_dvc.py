@@ -15,7 +15,7 @@ from helpers.commands import refused_command
 from helpers.tiny_workspace import ROOT
 from recap.cli import main
 from recap.core.documents import read_mapping
-from recap.core.errors import DamagedData, DataError
+from recap.core.errors import ConfigError, DataError
 from recap.plan import source
 from recap.plan.source import EVALUATION, TRAINING
 from recap.settings.metrics import METRICS
@@ -208,7 +208,7 @@ def test_listings_are_those_that_dvc_lock_names(project):
 )
 def test_a_damaged_lock_is_refused(project, lock):
     Path("dvc.lock").write_text(lock)
-    with refusals.refused(DamagedData, "dvc.lock"):
+    with refusals.refused(ConfigError, "dvc.lock"):
         outputs("mine")
 
 

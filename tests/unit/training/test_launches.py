@@ -42,7 +42,9 @@ def step(monkeypatch):
             captions = torch.empty(IMAGES, CAPTIONS, tokens + 1, dtype=torch.long)
         causal_mask(tokens, DEVICE)  # an earlier batch made it
         # found on the CPU
-        index = PackedIndex(torch.ones(IMAGES, CAPTIONS, tokens, dtype=torch.bool)).to(DEVICE)
+        index = PackedIndex(torch.ones(IMAGES, CAPTIONS, tokens, dtype=torch.bool)).each(
+            lambda x: x.to(DEVICE)
+        )
         objective = CrossEntropyObjective(model, CrossEntropy(epochs=1, learning_rate=0.1))
         with CountingDevice(real=IMAGES * CAPTIONS * tokens) as device:
             monkeypatch.setattr(attention, "scaled_dot_product_attention", device.attention)

@@ -63,11 +63,10 @@ def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pat
     if not source.roots:
         return  # captions alone are read (`DatasetConfig.captions_alone`)
     if missing := source.missing(ids):
-        more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""
-        hint = source.other_case(missing[0])
         raise DataError(
             f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in "
-            f"{source}{hint}{more}; add it, or remove the image from {annotations}"
+            f"{source}{source.other_case(missing[0])} ({len(missing)} such images of {len(ids)}); "
+            f"add it, or remove the image from {annotations}"
         )
     owners: dict[object, str] = {}
     for file in ids:
@@ -147,8 +146,7 @@ def read_karpathy(
         file = picture(image_id, file)
         for sentence in image.sentences:
             # Interned, words take no memory of their own.
-            words = [
-                *map(sys.intern, clean_tokens(sentence.tokens or []) or tokenize(sentence.raw))
-            ]
+            words = clean_tokens(sentence.tokens or []) or tokenize(sentence.raw)
+            words = [sys.intern(word) for word in words]
             captions.append(Caption(image_id, file, split, sentence.sentid, sentence.raw, words))
     return captions

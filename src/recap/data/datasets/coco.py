@@ -20,7 +20,7 @@ from recap.core.errors import DataError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus import SPLITS, Caption
+from recap.data.corpus import SPLITS, Caption, warn_of_part
 from recap.data.datasets.base import Built, PictureName, check_pictures, read_karpathy
 from recap.data.files.entries import Entry, Id, String, Text, parsed, read_json_of, read_jsons
 from recap.data.files.images import ImageSource
@@ -90,10 +90,9 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
             annotations[0], merge_restval=True, member="dataset_coco.json", picture=picture
         )
     else:
-        lists = {"val": inputs / spec.val_list, "test": inputs / spec.test_list}
-        files = [*annotations, *lists.values()]
-        names = {part: read_list(file) for part, file in lists.items()}
-        captions = read_plain(annotations, names, spec.partial, picture=picture)
+        files = [*annotations, inputs / spec.val_list, inputs / spec.test_list]
+        lists = {"val": read_list(files[-2]), "test": read_list(files[-1])}
+        captions = read_plain(annotations, lists, spec.partial, picture=picture)
     check_counts(captions, where, partial=spec.partial, karpathy=spec.val_list is None)
     check_pictures({row.file: row.image_id for row in captions}, source, files[0])
     hashes = [sha256_file(file) for file in files]
@@ -122,7 +121,7 @@ def read_plain(
     names: dict[int, str] = {}
     captions = list[Caption]()
     for path in annotations:
-        for content in read_jsons(path, "captions_*.json").values():
+        for content in read_jsons(path).values():
             file = parsed(Annotations, content, str(path))
             _add_names(names, file, path)
             for entry in file.annotations:
@@ -133,7 +132,7 @@ def read_plain(
                     )
                 image = picture(entry.image_id, names[entry.image_id])
                 split = split_of.get(entry.image_id, "train")
-                words = [*map(sys.intern, tokenize(entry.caption))]
+                words = [sys.intern(word) for word in tokenize(entry.caption)]
                 captions.append(
                     Caption(entry.image_id, image, split, entry.id, entry.caption, words)
                 )
@@ -160,8 +159,10 @@ def read_list(path: Path) -> dict[int, str]:
         match = _NAME.fullmatch(name.rpartition("/")[2])
         image_id = int(match[2]) if match else None
         if image_id is None or rest not in ([], [str(image_id)]) or image_id in names:
-            form = "'val2014/COCO_val2014_<12 digits>.jpg id', each picture once"
-            raise DataError(f"{path} line {number}: expected {form}, got {line!r}; correct it")
+            raise DataError(
+                f"{path} line {number}: expected 'val2014/COCO_val2014_<12 digits>.jpg id', each "
+                f"picture once, got {line!r}; correct it"
+            )
         names[image_id] = name
     return names
 
@@ -171,10 +172,9 @@ def _add_names(names: dict[int, str], listing: Listing, path: Path) -> dict[int,
     for image in listing.images:
         match = _NAME.fullmatch(image.file_name)
         if match is None or int(match[2]) != image.id or image.id in names:
-            wrong = "is duplicated" if image.id in names else "has a file name that is not COCO's"
             raise DataError(
-                f"{path}: image id {image.id} ({image.file_name!r}) {wrong}; name each file of "
-                "COCO once"
+                f"{path}: image id {image.id} ({image.file_name!r}) is duplicated, or has a file "
+                "name that is not COCO's; name each file of COCO once"
             )
         names[image.id] = f"{match[1]}/{image.file_name}" if match[1] else image.file_name
     return names
@@ -186,28 +186,20 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
     Refuse others than COCO's unless ``partial``.
     """
     splits = Counter({caption.image_id: caption.split for caption in captions}.values())
-    images = {split: splits[split] for split in SPLITS}
     counts = Counter(chain.from_iterable(caption.tokens for caption in captions))
     words = sum(count >= 6 for count in counts.values())
-    shares = " / ".join(f"{images[split]:,}" for split in SPLITS)
-    part = ", a part whose counts are not asserted" if partial else ""
-    log.info(
-        f"COCO: {splits.total():,} images ({shares}), {len(captions):,} captions, {words:,} words "
-        f"6 times{part}"
+    found = (
+        f"{' / '.join(f'{splits[split]:,}' for split in SPLITS)} images, {len(captions):,} "
+        f"captions, {words:,} words 6 times"
     )
-    if partial:
-        return
-    if images != COCO_IMAGES or len(captions) != COCO_CAPTIONS:
-        whole = " / ".join(f"{COCO_IMAGES[split]:,}" for split in SPLITS)
+    log.info(f"COCO: {found}{', a part whose counts are not asserted' if partial else ''}")
+    whole = dict(splits) == COCO_IMAGES and len(captions) == COCO_CAPTIONS
+    if not partial and (not whole or (karpathy and words not in WORDS)):
         raise DataError(
-            f"{where}: {shares} images and {len(captions):,} captions, where COCO in Karpathy's "
-            f"split has {whole} and {COCO_CAPTIONS:,}; fetch the files again, or say `partial: "
-            "true` if a part is meant"
-        )
-    if karpathy and words not in WORDS:
-        raise DataError(
-            f"{where}: {words:,} words are seen 6 times where {WORDS[1]:,} are known; fetch the "
-            "file again"
+            f"{where}: {found}, where COCO in Karpathy's split has "
+            f"{' / '.join(f'{count:,}' for count in COCO_IMAGES.values())} images, "
+            f"{COCO_CAPTIONS:,} captions, {WORDS[1]:,} words; fetch the files again, or say "
+            "`partial: true` if a part is meant"
         )
 
 
@@ -234,11 +226,10 @@ def check_size(part: str, count: int, where: str, *, partial: bool) -> None:
 
     Of other parts none is known.
     """
-    if count == COCO_PARTS.get(part, count):
-        return
-    sentence = f"{where}: {count:,} images where {part} has {COCO_PARTS[part]:,}"
-    if not partial:
+    known = COCO_PARTS.get(part, count)
+    if count != known and not partial:
         raise DataError(
-            f"{sentence}; fetch it again, or say `partial: true` or --partial if a part is meant"
+            f"{where}: {count:,} images where {part} has {known:,}; fetch it again, or say "
+            "`partial: true` or --partial if a part is meant"
         )
-    log.warning(f"{sentence} (a part only)")
+    warn_of_part(where, count, known, f"images of {part}")

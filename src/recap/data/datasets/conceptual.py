@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from recap.core.log import log
 from recap.data.corpus import Caption, WebSample, warn_of_part
 from recap.data.datasets.base import Built
 from recap.data.subsets import VALIDATION, rank, rows_with_pictures
-from recap.data.tokenizer import tokenize
+from recap.data.tokenizer import is_storable, tokenize
 from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
 
 # Image ids of the test split start here,
@@ -86,11 +84,9 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     tsvs = {"train": inputs / spec.train, "validation": inputs / spec.validation}
     survivors = {part: inputs / spec.images / part / SURVIVORS for part in tsvs}
     # of the TSV, too, or the lists do not belong together
-    count = _count_records(survivors["train"])
-    warn_of_part(tsvs["train"], count, TRAINING_ROWS, "rows")
-    warn_of_part(
-        tsvs["validation"], _count_records(survivors["validation"]), VALIDATION_ROWS, "rows"
-    )
+    counts = {part: _count_records(path) for part, path in survivors.items()}
+    warn_of_part(tsvs["train"], counts["train"], TRAINING_ROWS, "rows")
+    warn_of_part(tsvs["validation"], counts["validation"], VALIDATION_ROWS, "rows")
     placeholders = find_placeholders(survivors.values(), name)
     records = read_records(survivors["validation"], _READ)
     tests = {record.url for record in records if record.ok and record.source not in placeholders}
@@ -101,13 +97,15 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
         (row.number for row in rows if row.url not in tests and tokenize(row.caption)), np.int64
     )
     if len(usable) <= spec.val_pairs:
-        wrong = f"{len(usable)} rows have a picture, too few for {spec.val_pairs}"
-        raise DataError(f"{tsvs['train']}: {wrong}; fetch more, or lower val_pairs")
+        raise DataError(
+            f"{tsvs['train']}: {len(usable)} rows have a picture, too few for {spec.val_pairs}; "
+            "fetch more, or lower val_pairs"
+        )
     drawn_from = None
     if spec.survival is None:
         chosen = rank(usable, dataset=name, unit=VALIDATION, seed=spec.seed)[: spec.val_pairs]
     else:
-        drawn_from = WebSample(count, spec.val_pairs, spec.seed, spec.survival)
+        drawn_from = WebSample(counts["train"], spec.val_pairs, spec.seed, spec.survival)
         chosen = rows_with_pictures(usable.tolist(), drawn_from, dataset=name)
     drawn = np.zeros(usable[-1] + 1, bool)
     drawn[chosen] = True
@@ -157,30 +155,17 @@ def _captions(
 
 
 def find_placeholders(lists: Collection[Path], name: str) -> frozenset[int]:
-    """Return the pictures that REPEATED rows or more have (`Record.source`),
-    and say which hosts answer with them."""
-
-    def fetched() -> Iterator[Record]:
-        for path in lists:
-            for record in read_records(path, _READ):
-                if record.ok:
-                    yield record
-
-    sources, counts = np.unique(
-        np.fromiter((record.source for record in fetched()), np.uint64), return_counts=True
-    )
-    placeholders = frozenset(sources[counts >= REPEATED].tolist())
-    if placeholders:
-        hosts = Counter(
-            urlsplit(record.url).hostname for record in fetched() if record.source in placeholders
-        )
-        ((host, count),) = hosts.most_common(1)
+    """Return the pictures that REPEATED rows or more have (`Record.source`), with a warning."""
+    every = chain.from_iterable(read_records(path, _READ) for path in lists)
+    found = np.fromiter((record.source for record in every if record.ok), np.uint64)
+    sources, counts = np.unique(found, return_counts=True)
+    repeated = counts >= REPEATED
+    if repeated.any():
         log.warning(
-            f"{name}: {hosts.total():,} rows left out, whose picture {REPEATED} rows or more have: "
-            "some hosts answer with one picture for all that are gone. Most "
-            f"are of {host} ({count:,})"
+            f"{name}: {counts[repeated].sum():,} rows left out, whose picture {REPEATED} rows or "
+            "more have: some hosts answer with one picture for all that are gone"
         )
-    return placeholders
+    return frozenset(sources[repeated].tolist())
 
 
 def _fetched(
@@ -210,11 +195,11 @@ def _present(survivors: Path) -> Iterator[Record]:
         entries = os.scandir(folder) if folder.is_dir() else ()
         sizes = {f"{folder.name}/{entry.name}": entry.stat().st_size for entry in entries}
         for record in group:
-            if record.ok and (size := sizes.get(file_of(record.row))) != record.bytes:
-                wrong = "is missing" if size is None else f"has {size} bytes, not {record.bytes}"
+            size = sizes.get(file_of(record.row), 0)
+            if record.ok and size != record.bytes:
                 raise DataError(
-                    f"{survivors.parent / file_of(record.row)}: the picture {wrong}; run "
-                    "`recap data conceptual-download` again"
+                    f"{survivors.parent / file_of(record.row)}: the picture has {size} "
+                    f"bytes, not {record.bytes}; run `recap data conceptual-download` again"
                 )
             yield record
 
@@ -233,16 +218,13 @@ def read_tsv(path: Path) -> Iterator[Row]:
         gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines,
     ):
         for number, line in enumerate(lines):
-            try:
-                caption, url = map(str.strip, line.decode().split("\t"))
-                if not (caption and url):
-                    raise ValueError("an empty field")
-            except ValueError as error:
+            cells = [cell.strip() for cell in line.decode(errors="surrogateescape").split("\t")]
+            if len(cells) != 2 or not all(cells) or not is_storable("".join(cells)):
                 raise DamagedData(
-                    f"{path}: line {number + 1}: expected 'caption TAB url' in UTF-8 ({error}); "
-                    "correct the line, or fetch the file again if it ends there"
-                ) from error
-            yield Row(number, caption, url)
+                    f"{path}: line {number + 1}: expected 'caption TAB url' in UTF-8; correct the "
+                    "line, or fetch the file again if it ends there"
+                )
+            yield Row(number, *cells)
     if number < 0:
         raise DataError(f"{path}: the TSV is empty; fetch it again")
 

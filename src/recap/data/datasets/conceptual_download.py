@@ -6,32 +6,40 @@ Rows are taken in shards, whole or not at all, so that a killed download loses l
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import io
 import os
 import re
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, fields
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urljoin
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError
 from recap.core.files import atomic_path, exclusive, reading, writing
 from recap.core.log import log
+from recap.core.threads import map_in_threads
 from recap.data.datasets.conceptual import SHARD, Record, Row, file_of, read_records, read_tsv
-from recap.data.files.download import MOST, PASSING, redirect_problem
+from recap.data.files.download import (
+    CHUNK,
+    MOST,
+    PASSING,
+    DownloadError,
+    guarded_session,
+    reason_of,
+)
 from recap.data.files.images import BrokenPicture, TooManyPixels, decode_rgb
 from recap.settings.datasets import SURVIVORS
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+    from requests import Response
 
 OK, NOT_ASKED = "ok", "not asked"
 # Failures that asking again will not change; all others are asked again by the next run.
@@ -42,9 +50,10 @@ PER_HOST = 16
 LONGEST_WAIT = 30.0
 LONGEST_JPEG = 65_500  # pixels of a side that libjpeg writes at most
 _IN_FLIGHT = 4  # shards
-_REDIRECTS = (301, 302, 303, 307, 308)
-_AGENT = "recap (image-caption research; fetches each picture once)"
-T = TypeVar("T")
+_HEADERS = {
+    "User-Agent": "recap (image-caption research; fetches each picture once)",
+    "Accept": "image/*,*/*;q=0.5",
+}
 
 
 def download(
@@ -88,8 +97,16 @@ def download(
                 damaged="write the number of a row per line",
             ):
                 rows = frozenset(map(int, only.read_text(encoding="ascii").split()))
-        run = _Download(out, min_side, workers=workers, attempts=attempts, backoff=backoff)
-        counts = asyncio.run(run.all_rows(tsv, rows, timeout))
+        run = _Download(
+            out,
+            rows,
+            min_side=min_side,
+            workers=workers,
+            attempts=attempts,
+            timeout=timeout,
+            backoff=backoff,
+        )
+        counts = run.all_rows(tsv)
         result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
         write_json(out / "survivors.json", result)
     return result
@@ -124,31 +141,30 @@ def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> d
     were asked for.
     """
     statuses: Counter[str] = Counter()
-    size = 0
+    sizes: Counter[str] = Counter()  # bytes of each status
 
     def joined() -> Iterator[list[Record]]:
-        nonlocal size
         for shard, rows in shards:
-            before = {
-                (record.row, record.url): record for record in read_shard(out, shard).values()
-            }
-            records = [
-                before.get((row.number, row.url), Record(row.number, row.url, NOT_ASKED))
-                for row in rows
-            ]
-            statuses.update(record.status for record in records)
-            size += sum(record.bytes for record in records)
+            before = read_shard(out, shard)
+            records = []
+            for row in rows:
+                record = before.get(row.number)
+                if record is None or record.url != row.url:
+                    record = Record(row.number, row.url, NOT_ASKED)
+                records.append(record)
+                statuses[record.status] += 1
+                sizes[record.status] += record.bytes
             yield records
 
     write_records(out / SURVIVORS, joined())
     asked = statuses.total() - statuses[NOT_ASKED]
-    counts = {
+    return {
         "rows": statuses.total(),
         "ok": statuses[OK],
-        "bytes": size,
+        "bytes": sizes[OK],
         "statuses": dict(statuses),
+        "success_rate": round(statuses[OK] / asked, 6) if asked else 0.0,
     }
-    return {**counts, "success_rate": round(statuses[OK] / asked, 6) if asked else 0.0}
 
 
 def write_records(path: Path, groups: Iterable[Sequence[Record]]) -> None:
@@ -190,86 +206,87 @@ class _Download:
     """One run: at most ``workers`` requests at once over all hosts, ``attempts`` per url."""
 
     def __init__(
-        self, out: Path, min_side: int, *, workers: int, attempts: int, backoff: float
+        self,
+        out: Path,
+        rows: Collection[int] | None,
+        *,
+        min_side: int,
+        workers: int,
+        attempts: int,
+        timeout: float,
+        backoff: float,
     ) -> None:
-        self.out, self.min_side = out, min_side
-        self.workers, self.attempts, self.backoff = workers, attempts, backoff
+        self.out = out
+        self.rows = rows
+        self.min_side = min_side
+        self.workers = workers
+        self.attempts = attempts
+        self.timeout = timeout
+        self.backoff = backoff
         self.counts = {"kept": 0, "fetched": 0, "requests": 0}
+        self._counting = threading.Lock()
+        self._decoding = threading.Semaphore(os.cpu_count() or 1)
+        self._hosts: dict[str | None, threading.Semaphore] = {}
+        self._stopped = threading.Event()
 
-    async def all_rows(
-        self, tsv: Path, rows: Collection[int] | None, timeout: float
-    ) -> dict[str, int]:
-        """Ask for all rows, or for some; return what was done."""
-        import aiohttp
-
-        self._free = asyncio.Semaphore(self.workers)
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as self._pool:
-            async with aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=self.workers, limit_per_host=PER_HOST, ttl_dns_cache=600
-                ),
-                # from looking up the name to the last byte
-                timeout=aiohttp.ClientTimeout(total=timeout),
-                trust_env=True,  # proxies
-                headers={"User-Agent": _AGENT, "Accept": "image/*,*/*;q=0.5"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-            ) as self._session:
-                shards = _shards(tsv, rows)
-
-                async def take() -> None:
-                    for shard, members in shards:  # which all that run at once share
-                        await self._shard(shard, members, rows)
-
-                await asyncio.gather(*(take() for _ in range(_IN_FLIGHT)))
+    def all_rows(self, tsv: Path) -> dict[str, int]:
+        """Ask for all rows, or for some, and write the records of each shard; return what was
+        done."""
+        ahead = map_in_threads(
+            self._record, self._members(tsv), threads=self.workers, depth=_IN_FLIGHT * SHARD
+        )
+        with closing(ahead) as records:
+            try:
+                for shard, group in groupby(records, key=lambda record: record.row // SHARD):
+                    asked = [record for record in group if record.status != NOT_ASKED]
+                    write_records(shard_path(self.out, shard), [asked])
+            finally:
+                self._stopped.set()
         log.info(f"{tsv.name}: {self.counts['fetched']} fetched, {self.counts['kept']} kept")
         return self.counts
 
-    async def _shard(self, shard: int, members: list[Row], rows: Collection[int] | None) -> None:
-        """Fetch what is missing of a shard and write its records."""
-        before = await self._threaded(self._intact, shard, members)
-        settled = {
-            number for number, record in before.items() if record.ok or record.status in GONE
-        }
-        missing = [
-            row
-            for row in members
-            if row.number not in settled and (rows is None or row.number in rows)
-        ]
-        fetched = await asyncio.gather(*map(self._record, missing))
-        records = before | {record.row: record for record in fetched}
-        await self._threaded(
-            write_records, shard_path(self.out, shard), [[records[row] for row in sorted(records)]]
-        )
-        self.counts["kept"] += sum(record.ok for record in before.values())
-        self.counts["fetched"] += sum(record.ok for record in fetched)
+    def _count(self, what: str) -> None:
+        with self._counting:
+            self.counts[what] += 1
 
-    def _intact(self, shard: int, members: Sequence[Row]) -> dict[int, Record]:
-        """Return the records of earlier runs that still hold: same url, picture as recorded."""
-        urls = {row.number: row.url for row in members}
-        intact = {}
-        for record in read_shard(self.out, shard).values():
-            path = self.out / file_of(record.row)
-            if (
-                record.ok
-                and path.is_file()
-                and hashlib.sha256(path.read_bytes()).hexdigest() != record.sha256
-            ):
-                path.unlink()
-            if urls.get(record.row) == record.url and (not record.ok or path.is_file()):
-                intact[record.row] = record
-        return intact
+    def _members(self, tsv: Path) -> Iterator[tuple[Row, Record | None]]:
+        """Yield the rows of all shards, or of those with some rows, with what earlier runs noted.
 
-    async def _record(self, row: Row) -> Record:
-        """Fetch one picture and store it; the record says what became of it."""
+        That is a record of the same url whose picture is as it was recorded.
+        """
+        for shard, members in _shards(tsv, self.rows):
+            before = read_shard(self.out, shard)
+            for row in members:
+                record = before.get(row.number)
+                path = self.out / file_of(row.number)
+                if record is not None and record.ok:
+                    content = path.read_bytes() if path.is_file() else b""
+                    if hashlib.sha256(content).hexdigest() != record.sha256:
+                        path.unlink(missing_ok=True)
+                        record = None
+                yield row, record if record is not None and record.url == row.url else None
+
+    def _record(self, member: tuple[Row, Record | None]) -> Record:
+        """Fetch one picture and store it, unless that is settled; the record says what became of
+        it."""
+        row, before = member
+        if before is not None and before.ok:
+            self._count("kept")
+        if before is not None and (before.ok or before.status in GONE):
+            return before
+        if self.rows is not None and row.number not in self.rows:
+            return before or Record(row.number, row.url, NOT_ASKED)
         try:
-            return await self._threaded(self._store, row, await self._fetch(row.url))
+            record = self._store(row, self._fetch(row.url))
         except Failure as failure:
-            with suppress(FileNotFoundError):
-                (self.out / file_of(row.number)).unlink()
+            (self.out / file_of(row.number)).unlink(missing_ok=True)
             return Record(row.number, row.url, failure.status, failure.detail)
+        self._count("fetched")
+        return record
 
     def _store(self, row: Row, content: bytes) -> Record:
-        stored, size, original = shrunk(content, min_side=self.min_side)
+        with self._decoding:
+            stored, size, original = shrunk(content, min_side=self.min_side)
         file = file_of(row.number)
         source = hashlib.sha256(content).hexdigest()
         with atomic_path(self.out / file) as temporary:
@@ -279,66 +296,69 @@ class _Download:
             row.number, row.url, OK, "", file, len(stored), digest, *size, *original, source
         )
 
-    async def _threaded(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
-
-    async def _fetch(self, url: str) -> bytes:
+    def _fetch(self, url: str) -> bytes:
         """Return the bytes behind a url; passing failures are retried after a growing backoff."""
         attempt = 0
         while True:
             try:
-                async with self._free:
-                    self.counts["requests"] += 1
-                    return await self._get(url)
+                self._count("requests")
+                return self._get(url)
             except Failure as failure:
                 wait = self.backoff * 2**attempt if failure.wait is None else failure.wait
                 attempt += 1
                 if not failure.passing or attempt == self.attempts:
                     raise
-            await asyncio.sleep(min(wait, LONGEST_WAIT))
+                if self._stopped.wait(min(wait, LONGEST_WAIT)):
+                    raise
 
-    async def _get(self, url: str) -> bytes:
+    def _get(self, url: str) -> bytes:
         """Return the bytes behind a url; it may redirect a few times, not into this network."""
-        import aiohttp
+        import requests
+        from requests import exceptions
+        from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-        target = url
+        deadline = time.monotonic() + self.timeout
         try:
-            for _ in range(MOST + 1):
-                async with self._session.get(target, allow_redirects=False) as answer:
-                    if answer.status not in _REDIRECTS or "Location" not in answer.headers:
-                        return await _body(answer)
-                    target = urljoin(str(answer.url), answer.headers["Location"])
-                problem = await asyncio.to_thread(redirect_problem, url, target)
-                if problem:
-                    raise Failure("redirect", problem)
-        except TimeoutError as error:
+            host = self._hosts.setdefault(urlsplit(url).hostname, threading.Semaphore(PER_HOST))
+            with (
+                host,
+                guarded_session(url) as session,
+                session.get(url, headers=_HEADERS, stream=True, timeout=self.timeout) as answer,
+            ):
+                return _body(answer, deadline)
+        except requests.TooManyRedirects as error:
+            raise Failure("redirect", f"more than {MOST} in a row") from error
+        except DownloadError as error:
+            raise Failure("redirect", str(error)) from error
+        except (exceptions.MissingSchema, exceptions.InvalidSchema, exceptions.InvalidURL) as error:
+            raise Failure("bad url", str(error)) from error
+        except (requests.Timeout, ReadTimeoutError, TimeoutError) as error:
             raise Failure("timeout", "not whole within the time limit", passing=True) from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            status = "connection"
-            if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
-                status = "bad url"
-            elif isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
-                status = "cut"
-            text = str(error) or type(error).__name__
-            raise Failure(status, text, passing=status != "bad url") from error
-        raise Failure("redirect", f"more than {MOST} in a row")
+        except HTTPError as error:
+            raise Failure("cut", reason_of(error), passing=True) from error
+        except (requests.RequestException, OSError, ValueError) as error:
+            raise Failure("connection", reason_of(error), passing=True) from error
 
 
-async def _body(answer: ClientResponse) -> bytes:
-    if answer.status != 200:
+def _body(answer: Response, deadline: float) -> bytes:
+    if answer.status_code != 200:
         seconds = answer.headers.get("Retry-After", "")
-        wait = float(seconds) if seconds.isascii() and seconds.isdigit() else None
         raise Failure(
-            f"http {answer.status}",
+            f"http {answer.status_code}",
             answer.reason or "",
-            passing=answer.status in PASSING,
-            wait=wait,
+            passing=answer.status_code in PASSING,
+            wait=float(seconds) if seconds.isascii() and seconds.isdigit() else None,
         )
+    length = answer.headers.get("Content-Length", "")
+    size = int(length) if length.isascii() and length.isdigit() else 0
     content = bytearray()
-    async for piece in answer.content.iter_any():
+    while size <= MAX_DOWNLOAD and (piece := answer.raw.read1(CHUNK, decode_content=True)):
         content += piece
-        if max(len(content), answer.content_length or 0) > MAX_DOWNLOAD:
-            raise Failure("too large", f"more than {MAX_DOWNLOAD} bytes")
+        size = max(size, len(content))
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    if size > MAX_DOWNLOAD:
+        raise Failure("too large", f"more than {MAX_DOWNLOAD} bytes")
     return bytes(content)
 
 

@@ -82,11 +82,6 @@ def draw(files: Iterable[str], shares: Shares) -> dict[str, str]:
 
 def _captions(path: Path, splits: Mapping[str, str], ids: Mapping[str, int]) -> Iterator[Caption]:
     """Yield the captions of all rows, numbered from 0."""
-    for number, (where, row) in enumerate(csv_entries(path, Row)):
+    for number, (_, row) in enumerate(csv_entries(path, Row)):
         words = tokenize(row.caption)
-        if not words:
-            raise DataError(
-                f"{where}: the caption of {row.file} is empty or has no word in it; write one, or "
-                "remove the line"
-            )
         yield Caption(ids[row.file], row.file, splits[row.file], number, row.caption, words)

@@ -67,12 +67,12 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     Arguments as of a `Reader`.
     """
     reports = read_reports(inputs / spec.reports)
+    annotation_sha256 = None
     if spec.annotations:
         candidates = annotated(inputs / spec.annotations, reports)
         annotation_sha256 = sha256_file(inputs / spec.annotations)
     else:
         candidates = usable(reports, spec.views)
-        annotation_sha256 = None
     views = read_views(inputs / spec.projections) if spec.projections else {}
     wanted = set(chain.from_iterable(study.pictures for study in candidates))
     files = pack_pictures([inputs / images for images in spec.images], wanted, out / "images.zip")
@@ -137,20 +137,11 @@ def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:
     for split in SPLITS:
         for entry in getattr(annotation, split):
             report = reports.get(entry.id.partition("_")[0])
-            if report is None or report.uid in studies:
-                wrong = (
-                    "has no report"
-                    if report is None
-                    else f"is duplicated (in {studies[report.uid].split!r})"
-                )
-                raise DataError(
-                    f"{path}: the study {entry.id} of {split!r} {wrong}; correct the annotation"
-                )
             numbers = [int(PurePosixPath(file).stem) for file in entry.image_path]
-            if max(numbers) >= len(report.pictures):
+            if report is None or report.uid in studies or max(numbers) >= len(report.pictures):
                 raise DataError(
-                    f"{path}: the study {entry.id}: asks for view {max(numbers)}, but its report "
-                    f"refers to {len(report.pictures)} pictures, counted from 0; "
+                    f"{path}: the study {entry.id} of {split!r} is duplicated, has no report, or "
+                    f"asks for view {max(numbers)} (from 0), to which its report does not refer; "
                     "correct the annotation"
                 )
             pictures = tuple(report.pictures[number] for number in numbers)

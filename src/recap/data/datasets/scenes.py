@@ -37,7 +37,7 @@ from recap.data.datasets.scene_captions import (
     pick,
 )
 from recap.data.tokenizer import tokenize
-from recap.settings.datasets import PICTURES, SCENE_CAPTIONS, ScenesDataset
+from recap.settings.datasets import PICTURES, ScenesDataset
 
 # Stripes and dots cannot be made out on the narrow parts of the others.
 TEXTURED = ("circle", "square", "triangle", "heart")
@@ -57,7 +57,8 @@ def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
     first, then val, then train, so that another number of training pictures leaves the test
     pictures as they are.
     """
-    splits, seed = ["test"] * spec.test + ["val"] * spec.val + ["train"] * spec.train, spec.seed
+    splits = ["test"] * spec.test + ["val"] * spec.val + ["train"] * spec.train
+    seed = spec.seed
     captions: list[Caption] = []
     images: list[dict[str, Any]] = []
     out.mkdir(parents=True, exist_ok=True)
@@ -77,22 +78,21 @@ def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
             picture.save(content, format="PNG", compress_level=6)
             # the same on every day and system
             entry = zipfile.ZipInfo(file, date_time=(2000, 1, 1, 0, 0, 0))
-            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            entry.create_system = 3
+            entry.external_attr = 0o644 << 16
             archive.writestr(entry, content.getvalue())
-            about = {
-                "background": scene.background,
-                "arrangement": scene.arrangement,
-                "objects": objects,
-            }
-            images.append({"image_id": number, "file": file, "split": split, **about})
-            for index, text in enumerate(
-                describe(scene, random=generator(seed, "captions", number))
-            ):
-                captions.append(
-                    Caption(
-                        number, file, split, number * SCENE_CAPTIONS + index, text, tokenize(text)
-                    )
-                )
+            images.append(
+                {
+                    "image_id": number,
+                    "file": file,
+                    "split": split,
+                    "background": scene.background,
+                    "arrangement": scene.arrangement,
+                    "objects": objects,
+                }
+            )
+            for text in describe(scene, random=generator(seed, "captions", number)):
+                captions.append(Caption(number, file, split, len(captions), text, tokenize(text)))
     write_json(out / "boxes.json", {"size": spec.size, "seed": seed, "images": images})
     return Built(captions, sha256_file(out / PICTURES))
 
@@ -386,14 +386,15 @@ def _outline(shape: str, turn: float) -> np.ndarray:
 
 
 _ARM = 0.33
-_CORNERS = {
+_CORNERS: dict[str, list[Point]] = {
     "square": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
     "triangle": [(0, -1), (1.1, 0.9), (-1.1, 0.9)],
-    "cross": [
-        (-_ARM, -1), (_ARM, -1), (_ARM, -_ARM), (1, -_ARM), (1, _ARM), (_ARM, _ARM),
-        (_ARM, 1), (-_ARM, 1), (-_ARM, _ARM), (-1, _ARM), (-1, -_ARM), (-_ARM, -_ARM),
-    ],
-}  # fmt: skip
+    "cross": [],
+}
+_end = [(-_ARM, -1.0), (_ARM, -1.0), (_ARM, -_ARM)]
+for _ in range(4):  # arms, each a quarter turn from the one before
+    _CORNERS["cross"] += _end
+    _end = [(-y, x) for x, y in _end]
 
 
 def _texture(name: str, edge: int, ink: tuple[int, ...], canvas: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import lzma
 import os
@@ -23,30 +22,21 @@ from typing import Any, NamedTuple
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
-from recap.core.files import exclusive, writing
+from recap.core.files import exclusive, reading, writing
 from recap.core.log import progress
 from recap.core.process import cause, limited_memory
 
 # What the standard library raises for archives
 # that are damaged or packed in a way it does not know.
 DAMAGED = (
-    *(
-        OSError,
-        EOFError,
-        MemoryError,
-        ValueError,
-        LookupError,
-        OverflowError,
-        NotImplementedError,
-        RuntimeError,
-    ),
-    *(zlib.error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile),
-)
+    OSError, EOFError, MemoryError, ValueError, LookupError, OverflowError, RuntimeError,
+    zlib.error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile,
+)  # fmt: skip
 CHUNK = 2**20
 # Pictures hardly shrink and XML shrinks tenfold; what grows more than this is made to fill a disk.
 LARGEST_GROWTH = 100
 ALWAYS_ALLOWED = 2**30
-_LONGEST = 255  # bytes of one name on the usual file systems
+_LONGEST, _LONGEST_PATH = 255, 2000  # bytes of one name on the usual file systems; of a path
 # Control characters end lines and steer terminals,
 # invisible ones make two names look alike, half a pair is no text.
 _REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -157,13 +147,13 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     there. A file that has its place already is kept. By default they may have 1 GiB together, or
     100 times the archive if that is more.
     """
-    if not archive.is_file():
-        raise MissingData(f"{archive}: no such archive; fetch it first")
-    status = archive.stat()
+    with reading(archive, DataError, missing="fetch it first"):
+        status = archive.stat()
     part = into.with_name(f".{into.name}.part")
     limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * status.st_size) if limit is None else limit
     about = {"archive": archive.name, "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
-    folder, mark = part / "files", part / "archive.json"
+    folder = part / "files"
+    mark = part / "archive.json"
     with (
         writing(into),
         exclusive(part / "lock", wait_seconds=0, what=f"the folder {into} to unpack into"),
@@ -198,17 +188,15 @@ def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit:
                     "raise the limit with --limit-gb"
                 )
             places.append(place)
-            if (into / place).exists():
-                _check_same(into / place, member, archive)
-            else:
+            if not (into / place).exists():
                 _write(member, folder / place, archive)
+            elif not _is_whole(into / place, member):
+                raise DataError(
+                    f"{into / place}: is not {member.name!r} of {archive}, which is to be there; "
+                    "move it away"
+                )
     except DAMAGED as error:
-        code = error.errno if isinstance(error, OSError) else None
-        if code == errno.ENAMETOOLONG:
-            raise DataError(
-                f"{archive}: its paths are too long below {into}; unpack into a shorter path"
-            ) from error
-        if code is not None:
+        if isinstance(error, OSError) and error.errno is not None:
             raise  # what the disk refuses is no fault of the archive
         raise damage(archive, error) from error
     if not places:
@@ -233,13 +221,6 @@ def _chosen(archive: Path, pattern: str) -> Iterator[tuple[Member, str]]:
             yield member, str(name.relative_to(fixed))
 
 
-def _check_same(path: Path, member: Member, archive: Path) -> None:
-    if not _is_whole(path, member):
-        raise DataError(
-            f"{path}: is not {member.name!r} of {archive}, which is to be there; move it away"
-        )
-
-
 def _is_whole(path: Path, member: Member) -> bool:
     return path.is_file() and path.stat().st_size == member.size
 
@@ -250,15 +231,13 @@ def _write(member: Member, path: Path, archive: Path) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with member.open() as stream, path.open("wb") as out:
-        while content := stream.read(CHUNK):
-            if out.tell() + len(content) > member.size:
-                raise DataError(
-                    f"{archive}: {member.name!r} unpacks to more than it declares; do not use this "
-                    "archive"
-                )
+        while out.tell() <= member.size and (content := stream.read(CHUNK)):
             out.write(content)
         if out.tell() != member.size:
-            raise EOFError(f"{member.name!r} ends early")
+            raise DataError(
+                f"{archive}: {member.name!r} does not unpack to the {member.size} bytes that it "
+                "declares; do not use this archive"
+            )
 
 
 class MemberNames:
@@ -279,7 +258,7 @@ class MemberNames:
         path = PurePosixPath(name)
         if _is_unsafe(name):
             wrong = f"holds the unsafe name {name!r}"
-        elif any(len(part.encode()) > _LONGEST for part in path.parts):
+        elif len(name) > _LONGEST_PATH or any(len(each.encode()) > _LONGEST for each in path.parts):
             wrong = f"the name {name!r} is longer than most disks allow ({_LONGEST} bytes)"
         elif not regular:
             wrong = f"{name!r} is a link or a device"

@@ -143,7 +143,8 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
 def _headers(url: str, part: Part, hashed: bool) -> dict[str, str]:
     """Ask for the rest only if something will notice a changed file: the hash at the end, or the
     ETag."""
-    headers, before = {"Accept-Encoding": "identity", "User-Agent": "recap"}, part.version
+    headers = {"Accept-Encoding": "identity", "User-Agent": "recap"}
+    before = part.version
     etag = before.get("etag") if before.get("url") == url else None
     if part.size and before and (hashed or etag):
         headers["Range"] = f"bytes={part.size}-"
@@ -157,14 +158,12 @@ def _patience(url: str, response: Response) -> float:
     from urllib3.exceptions import InvalidHeader
     from urllib3.util import Retry
 
-    if response.status_code not in PASSING:
-        raise DownloadError(f"{url}: answered {response.status_code} {response.reason}")
     wait = 0.0
     with suppress(InvalidHeader):
         wait = Retry().parse_retry_after(response.headers.get("Retry-After", "0"))
-    if wait > LONGEST_WAIT:
+    if response.status_code not in PASSING or wait > LONGEST_WAIT:
         raise DownloadError(
-            f"{url}: answered {response.status_code} and asks to wait {wait:.0f} seconds"
+            f"{url}: answered {response.status_code} {response.reason} (Retry-After: {wait:.0f} s)"
         )
     return wait
 

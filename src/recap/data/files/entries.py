@@ -62,14 +62,11 @@ def csv_entries(path: Path, kind: type[EntryT]) -> Iterator[tuple[str, EntryT]]:
     names = next(rows)[1]
     for name in kind.model_fields:
         if names.count(name) != 1:
-            wrong = (
-                f"there are two columns {name!r}"
-                if name in names
-                else f"there is no column {name!r}"
-            )
             needed = ", ".join(kind.model_fields)
-            present = listed(names, 20)[:100] or "none"
-            raise DataError(f"{path}: line 1: {wrong}; it must name {needed}, and names {present}")
+            raise DataError(
+                f"{path}: line 1: there are {names.count(name)} columns {name!r}; it must name "
+                f"{needed} once each, and names {listed(names, 20)[:100]}"
+            )
     for line, values in rows:
         where = f"{path}: line {line}"
         yield where, parsed(kind, dict(zip(names, values, strict=True)), where)
@@ -122,13 +119,10 @@ def read_json_of(path: Path, pattern: str = "*.json") -> Any:
         return json.loads(_only(path, pattern))
 
 
-def read_jsons(path: Path, pattern: str) -> dict[str, Any]:
-    """Return the contents of all JSON files in a zip whose base name fits a pattern, by name.
-
-    A lone JSON as is.
-    """
+def read_jsons(path: Path) -> dict[str, Any]:
+    """Return the contents of all captions_*.json in a zip, by name; a lone JSON as is."""
     with _reading(path):
-        return {name: json.loads(content) for name, content in _contents(path, pattern)}
+        return {name: json.loads(text) for name, text in _contents(path, "captions_*.json")}
 
 
 def each_of(path: Path, pattern: str, key: str) -> Iterator[Any]:

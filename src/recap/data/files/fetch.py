@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from typing import Any
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, RecapError
@@ -60,32 +61,26 @@ def fetch_files(
     """
     lock = threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None
-    with closing(byte_bar("fetch", total=total)) as bar, ThreadPool(workers) as pool:
+    with closing(byte_bar(total=total)) as bar, ThreadPool(workers) as pool:
 
         def moved(count: int) -> None:
             with lock:
                 bar.update(count)
 
         def one(file: OutsideFile) -> Fetched | RecapError:
+            telling = replace(transfer, progress=moved)
             try:
                 with writing(into / file.name):
-                    return fetch_file(
-                        file, into=into, source=source, transfer=replace(transfer, progress=moved)
-                    )
+                    return fetch_file(file, into=into, source=source, transfer=telling)
             except RecapError as error:
                 return error
-            except OSError as error:
-                return DataError(
-                    f"{into / file.name}: cannot be read or written ({error}); correct the folder"
-                )
 
         results = list(pool.imap(one, files))
     failed = [result for result in results if isinstance(result, RecapError)]
     for error in failed[1:]:
         log.error(f"recap: {error}")
     if failed:
-        others = f" (and {len(failed) - 1} other files failed)" if len(failed) > 1 else ""
-        raise DataError(f"{failed[0]}{others}")
+        raise failed[0]
     return [result for result in results if isinstance(result, Fetched)]
 
 
@@ -100,10 +95,6 @@ def fetch_file(
         )
     if source is not None:
         return _copy(file, source, target)
-    if not file.urls:
-        raise DataError(
-            f"{file.name}: cannot be fetched from any address; {file.note}. Put it at {target}"
-        )
     problems = []
     with locked_part(target.with_name(target.name + ".part")) as part:
         for url in file.urls:
@@ -115,8 +106,8 @@ def fetch_file(
             part.path.unlink()
             part.record.unlink(missing_ok=True)
     raise DataError(
-        f"{file.name}: could not be fetched ({'; '.join(problems)}); run it again later, or fetch "
-        "it by hand and give the copy with --from"
+        f"{file.name}: could not be fetched ({'; '.join(problems) or 'it has no address'}); run it "
+        f"again later, or put it at {target} by hand, or give a copy with --from. {file.note}"
     )
 
 
@@ -169,16 +160,11 @@ def _named(
             "version": file.version,
             "sha256": sha256,
             "bytes": path.stat().st_size,
+            "checked": checked,
+            "from": origin,
+            "on": datetime.now(UTC).date().isoformat(),
         }
-        write_json(
-            record,
-            {
-                **about,
-                "checked": checked,
-                "from": origin,
-                "on": datetime.now(UTC).date().isoformat(),
-            },
-        )
+        write_json(record, about)
     if path != target:
         path.replace(target)
     return Fetched(target, how, sha256, checked)
@@ -196,37 +182,33 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
     there is none either, the form must do: all entries of a zip or jar, a whole gzip, safe names in
     both, no web page.
     """
-    again = "remove it and fetch it again"
     size = path.stat().st_size
     if file.bytes is not None and size != file.bytes:
         raise DataError(
-            f"{path}: has {size} bytes where the list of files says {file.bytes}; {again}"
+            f"{path}: has {size} bytes where the list of files says {file.bytes}; remove it and "
+            "fetch it again"
         )
-    sha256 = sha256_file(path)
-    if file.algorithm is not None:
-        with path.open("rb") as content:
-            algorithm = partial(hashlib.new, file.algorithm, usedforsecurity=False)
-            digest = (
-                sha256
-                if file.algorithm == "sha256"
-                else hashlib.file_digest(content, algorithm).hexdigest()
-            )
-        if digest != file.hash:
-            raise DataError(
-                f"{path}: its {file.algorithm} is {digest}, not {file.hash} as published; {again}"
-            )
-        return sha256, f"published {file.algorithm}"
+    digest = sha256 = sha256_file(path)
     recorded = record_of(target)
-    if recorded.is_file():
-        first = read_json(recorded, dict[str, str | int]).get("sha256")
-        if first != sha256:
-            raise DataError(
-                f"{path}: its sha256 is {sha256}, but {first} was recorded at the first fetch; "
-                f"fetch it again, or remove {recorded} if the publisher has changed the file"
-            )
-        return sha256, "sha256 of the first fetch"
-    _check_form(path, file.name)
-    return sha256, "form alone: no hash is published; its sha256 is recorded now"
+    if file.algorithm is not None:
+        expected: Any = file.hash
+        against = f"published {file.algorithm}"
+        if file.algorithm != "sha256":
+            algorithm = partial(hashlib.new, file.algorithm, usedforsecurity=False)
+            with path.open("rb") as content:
+                digest = hashlib.file_digest(content, algorithm).hexdigest()
+    elif recorded.is_file():
+        expected = read_json(recorded, dict[str, str | int]).get("sha256")
+        against = "sha256 of the first fetch"
+    else:
+        _check_form(path, file.name)
+        return sha256, "form alone: no hash is published; its sha256 is recorded now"
+    if digest != expected:
+        raise DataError(
+            f"{path}: has the hash {digest}, not the {against}, {expected}; remove it and fetch it "
+            f"again (or remove {recorded}, if no hash is published and the file was changed)"
+        )
+    return sha256, against
 
 
 def _check_form(path: Path, name: str) -> None:

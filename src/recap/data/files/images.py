@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recap.core.errors import DamagedData, DataError, MissingData, first_line
+from recap.core.errors import DataError, first_line
+from recap.core.files import reading
 from recap.core.log import log
 from recap.core.process import cause
 from recap.data.files.archives import DAMAGED
@@ -100,18 +101,12 @@ def _of_eight_bits(picture: Image, file: str) -> Image:
     # Older Pillows read a PNG of 16 bits as 32-bit integers.
     sixteen = picture.mode not in ("I", "F") or (picture.mode == "I" and picture.format == "PNG")
     if not sixteen or 0 < most < _DARKEST:
-        wrong = (
-            f"16-bit values up to {most} only, as pictures of 12 bits do"
-            if sixteen
-            else "values of 32 bits"
-        )
         raise DataError(
-            f"{file}: holds {wrong}, and nothing says which is white; save it with 8 bits, or with "
-            "16 that use the whole range"
+            f"{file}: holds {values.dtype} values up to {most:,}, and nothing says which is white; "
+            "save it with 8 bits, or with 16 that use the whole range"
         )
-    scaled = Image.fromarray(
-        np.rint(values.astype(np.float64) * (255 / _BRIGHTEST)).astype(np.uint8)
-    )
+    eight = np.rint(values.astype(np.float64) * (255 / _BRIGHTEST)).astype(np.uint8)
+    scaled = Image.fromarray(eight)
     scaled.info["exif"] = picture.info.get("exif")
     return scaled
 
@@ -130,24 +125,16 @@ class ImageSource:
     """
 
     def __init__(self, roots: Sequence[Path], *, upright: bool = False) -> None:
-        """Check that every root is a folder or a zip.
-
-        Zips are opened when they are first looked into.
-        """
+        """Open the zips; every other root must be a folder."""
         self.roots = [Path(root) for root in roots]
-        self._opened = dict[Path, zipfile.ZipFile]()
+        self._zips: dict[Path, zipfile.ZipFile] = {}
         self.upright = upright  # pictures are turned as their EXIF data say
         # pictures that were read and not turned, though these data say so
         self.lying: set[str] = set()
         for root in self.roots:
-            if not root.exists():
-                raise MissingData(
-                    f"{root}: no such folder or zip of images; correct the paths of the images"
-                )
-            if not root.is_dir() and not zipfile.is_zipfile(root):
-                raise DataError(
-                    f"{root}: neither a folder nor a whole zip of images; fetch it again"
-                )
+            if not root.is_dir():
+                with reading(root, DataError, missing="correct the paths of the images"):
+                    self._zips[root] = zipfile.ZipFile(root)
 
     def read(self, file: str) -> bytes:
         """Return the bytes of a picture."""
@@ -159,19 +146,14 @@ class ImageSource:
                 "images"
             )
         root, name = place
-        try:
-            if root.is_dir():
+        with reading(f"{file} in {root}", DataError, damaged="fetch it again"):
+            if root not in self._zips:
                 return (root / name).read_bytes()
-            archive = self._zip(root)
-            if archive.getinfo(name).file_size > MAX_BYTES:
+            if self._zips[root].getinfo(name).file_size > MAX_BYTES:
                 raise DataError(
                     f"{file}: unpacks to more than {MAX_BYTES // 2**20} MiB; remove it from {root}"
                 )
-            return archive.read(name)
-        except DAMAGED as error:
-            raise DamagedData(
-                f"{file}: cannot be read from {root} ({error}); fetch it again"
-            ) from error
+            return self._zips[root].read(name)
 
     def open_rgb(self, file: str) -> Image:
         """Return a picture, decoded, as RGB."""
@@ -213,9 +195,8 @@ class ImageSource:
                 f"{file!r}: not a safe name of an image; use a name relative to the images, "
                 "without '..'"
             )
-        places = [(root, file) for root in self.roots if self._holds(root, file)]
         places = (
-            places
+            [(root, file) for root in self.roots if self._holds(root, file)]
             or self._names.get(f"./{composed(file)}")
             or self._names.get(composed(path.name), [])
         )
@@ -235,7 +216,9 @@ class ImageSource:
         )
 
     def _holds(self, root: Path, file: str) -> bool:
-        return (root / file).is_file() if root.is_dir() else file in self._zip(root).NameToInfo
+        if root in self._zips:
+            return file in self._zips[root].NameToInfo
+        return (root / file).is_file()
 
     @cached_property
     def _names(self) -> dict[str, list[tuple[Path, str]]]:
@@ -253,22 +236,12 @@ class ImageSource:
 
     def _files_of(self, root: Path) -> list[str]:
         """Return the relative names of all files in a folder or zip."""
-        if not root.is_dir():
-            return self._zip(root).namelist()
+        if root in self._zips:
+            return self._zips[root].namelist()
         names = []
         for folder, _, files in os.walk(root):
             names += [f"{folder}/{file}".removeprefix(f"{root}/") for file in files]
         return sorted(names)
-
-    def _zip(self, root: Path) -> zipfile.ZipFile:
-        if root not in self._opened:
-            try:
-                self._opened[root] = zipfile.ZipFile(root)
-            except DAMAGED as error:
-                raise DamagedData(
-                    f"{root}: a damaged zip of images ({error}); fetch it again"
-                ) from error
-        return self._opened[root]
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.roots))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import ConfigError, MissingSettings
+from recap.core.errors import ConfigError
 from recap.core.process import cause
 
 MAX_TUPLES = 10_000  # a deeply nested key costs the interpreter's stack when it is hashed
@@ -90,8 +90,6 @@ def read_plain_pickle(path: Path) -> Any:
 
     One sentence for whatever is wrong with it.
     """
-    if not path.is_file():
-        raise MissingSettings(f"{path}: no such file")
     try:
         return load_plain(path.read_bytes())
     except Exception as error:  # pickle raises whatever the damaged bytes happen to mean
@@ -145,8 +143,7 @@ def _filled(value: Any, parts: list[Any]) -> Any:
 
 
 def _single(value: Any, *, key: bool = False) -> Any:
-    if key and not isinstance(value, (str, bytes, int, float, type(None))):
-        raise ValueError(f"a key is no text or number but {type(value).__name__}")
-    if isinstance(value, int) and value.bit_length() > 64:
-        raise ValueError("a whole number has more than 64 bits")
+    is_key = isinstance(value, (str, bytes, int, float, type(None)))
+    if (key and not is_key) or (isinstance(value, int) and value.bit_length() > 64):
+        raise ValueError(f"a key is {type(value).__name__}, or a number has more than 64 bits")
     return value

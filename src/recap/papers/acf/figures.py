@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from recap.core.documents import write_json
-from recap.core.errors import FeatureError
 from recap.core.files import atomic_path
 from recap.core.log import log
 from recap.data.corpus import Corpus, pictures_of
@@ -25,12 +24,12 @@ from recap.data.vocabulary import BOS
 from recap.evaluation.figures import CaptionedImages, DrawnModels, shown_images, vector_boxes
 from recap.models.base import Captioner, build_model
 from recap.models.explained import Note
-from recap.models.images import Images, Stream
+from recap.models.images import Images, Stream, square_side
 from recap.nn.fast import fixed_weights
-from recap.papers.acf.model import grid_size, region_cells
+from recap.papers.acf.model import region_cells
 from recap.papers.acf.settings import AlignmentFigure, ClustersFigure
 from recap.runs.folder import run_model_config
-from recap.tables.contact_sheet import Box, grid_boxes
+from recap.tables.contact_sheet import Box
 from recap.tables.text import plain
 
 if TYPE_CHECKING:
@@ -145,18 +144,12 @@ def clusters_of_vectors(
     if not matrices:
         return [], {}
     vectors = stream.mask.shape[1]
+    boxes = vector_boxes(stream, where)
     if height is None:
-        try:
-            height, _ = grid_size(vectors, None)
-        except ValueError as error:
-            raise FeatureError(f"{where} has {vectors} vectors, no square grid to draw") from error
-        boxes = grid_boxes(height)
+        height = square_side(vectors)
         cells = torch.arange(vectors)
     else:
-        assert stream.boxes is not None and stream.sizes is not None, (
-            "a model of regions is given boxes"
-        )
-        boxes = vector_boxes(stream, "a figure of clusters")
+        assert stream.boxes is not None, "a model of regions is given boxes"
         cells = region_cells(stream.boxes, stream.mask, height)[0]
     # the cell of each vector, in the vectors' own order
     place = torch.argsort(cells)[: int((cells < vectors).sum())]

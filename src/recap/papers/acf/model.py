@@ -30,7 +30,6 @@ of elements.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,9 +37,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad
 
-from recap.models.images import Images, InputSpec
+from recap.models.images import Images, InputSpec, square_side
 from recap.models.state import Memory
-from recap.models.transformer import DecoderLayer, EncoderLayer, LayerCache
+from recap.models.transformer import DecoderLayer, EncoderLayer, LayerCache, attend_to_past
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.layers import NORMS
 from recap.nn.rows import (
@@ -225,9 +224,8 @@ def block_means(x: Tensor, mask: Tensor | None, rate: int, *, dims: tuple[int, .
     real = torch.ones_like(x[..., :1]) if mask is None else mask[..., None].to(x.dtype)
     total = x * real
     for dim in dims:
-        after = [0, -x.shape[dim] % rate]
-        for _ in range(dim + 1, x.dim()):  # `pad` begins with the last axis
-            after = [0, 0, *after]
+        # `pad` begins with the last axis
+        after = [0, 0] * (x.dim() - 1 - dim) + [0, -x.shape[dim] % rate]
         total = pad(total, after).unflatten(dim, (-1, rate)).sum(dim + 1)
         real = pad(real, after).unflatten(dim, (-1, rate)).sum(dim + 1)
     return total / real.clamp(min=1)
@@ -246,12 +244,7 @@ def distances(length: int, device: torch.device) -> Tensor:
 
 def grid_size(cells: int, height: int | None) -> tuple[int, int]:
     """Return H and W of a grid of so many cells; without a height it is square."""
-    rows = height or math.isqrt(cells)
-    if rows == 0 or cells % rows or (height is None and rows * rows != cells):
-        shape = "a square grid" if height is None else f"a grid of {height} rows"
-        raise ValueError(
-            f"2-D clustering needs the cells of {shape}, but an image has {cells} vectors"
-        )
+    rows = height or square_side(cells)
     return rows, cells // rows
 
 
@@ -268,37 +261,36 @@ class TokenClusters(NamedTuple):
     prefix: Tensor  #: P_0 .. P_t, [B, C, t + 1].
     log_row: Tensor  #: log C_i,t-1 of each token i, [B, C, t]
 
+    @classmethod
+    def empty(cls, like: Tensor) -> TokenClusters:
+        """Return what is known before the first token of the images [B, ...]."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        zeros = like.new_zeros(len(like), 1, 1, dtype=dtype)
+        return cls(zeros, zeros[..., :0])
+
 
 class AdaptiveClusters(nn.Module):
     """What the clusters along a line and in a grid share:
     the linear map of Eq. 4 and the stacking rule of Eq. 6.
 
-    `norm` is that of the layer's input before the map, or "none". `context` is what a new element
-    s_k is compared with: "exclusive_mean" of s_i .. s_k-1 (Eq. 4), "inclusive_mean" of s_i .. s_k,
-    or the "previous" element alone (APN). `stacking` applies Eq. 6 to "clusters" C, to "steps" p,
-    or is "none". M `maps` are 2 if rows and columns differ.
+    `context` of the settings is what a new element s_k is compared with: "exclusive_mean" of s_i ..
+    s_k-1 (Eq. 4), "inclusive_mean" of s_i .. s_k, or the "previous" element alone (APN). `stacking`
+    applies Eq. 6 to "clusters" C, to "steps" p, or is "none". M `maps` are 2 if rows and columns
+    differ.
     """
 
-    def __init__(
-        self,
-        *,
-        d_model: int,
-        norm: str,
-        context: str,
-        self_factor: bool,
-        stacking: str,
-        rate: int,
-        maps: int = 1,
-    ) -> None:
+    def __init__(self, settings: AcfModel, *, rate: int, maps: int = 1) -> None:
         super().__init__()
-        self.norm = nn.Identity() if norm == "none" else NORMS[norm](d_model)
+        d_model = settings.d_model
+        norm = NORMS[settings.layer_norm] if settings.cluster_norm else nn.Identity
+        self.norm = norm(d_model)
         self.scores = nn.Linear(2 * d_model, maps)  # of [s_k ; mean]
         nn.init.xavier_uniform_(self.scores.weight)
-        self.context = context
-        self.self_factor = self_factor
-        self.stacking = stacking
+        self.context = settings.context
+        self.self_factor = settings.self_factor
+        self.stacking = settings.stacking
         self.rate = rate
-        self.own = int(context == "inclusive_mean")  # whether an element counts in its mean
+        self.own = int(self.context == "inclusive_mean")  # whether an element counts in its mean
 
     def projected(self, x: Rows) -> Tensor:
         """Rows of [B, C, N, D] -> [B, C, N, 2 M]:
@@ -351,19 +343,11 @@ class LineClusters(AdaptiveClusters):
         """Eq. 3-6 of rows [B, C, N, D]."""
         new, mean = block_means(self.projected(x), x.token_mask, self.rate, dims=(2,)).unbind(-1)
         log_p = self.stacked_steps([self.steps(new, mean)], before)
-        log_c, layer_state = self.stacked(
-            chain(log_p[0], self_factor=self.self_factor), log_p, before
-        )
+        log_new = chain(log_p[0], self_factor=self.self_factor)
+        log_c, layer_state = self.stacked(log_new, log_p, before)
         if self.rate > 1:
             log_c = repeat_blocks(log_c, line_blocks(x.shape[2], self.rate, log_c.device))
         return log_c, layer_state
-
-    def empty(self, like: Tensor) -> TokenClusters:
-        """Return what is known before the first token of the images [B, ...]."""
-        zeros = like.new_zeros(
-            len(like), 1, 1, dtype=torch.promote_types(like.dtype, self.scores.weight.dtype)
-        )
-        return TokenClusters(zeros, zeros[..., :0])
 
     def step(
         self, x: Rows, past: TokenClusters, before: Carried
@@ -386,46 +370,37 @@ class LineClusters(AdaptiveClusters):
         """Return the scores of Eq. 4 from each token i <= t to token t, [B, C, t + 1]."""
         last = prefix.shape[-1] - 2  # t
         if self.context == "previous":
-            previous = (
-                prefix[..., last : last + 1] - prefix[..., last - 1 : last]
-                if last
-                else torch.zeros_like(new)
-            )
+            previous = pad(prefix, (1, 0)).diff()[..., last, None]  # 0 of the first token
             return (new + previous).expand(*new.shape[:-1], last + 1)
         counts = torch.arange(last, -1, -1, device=new.device)[:, None] + self.own
-        ends, starts = prefix[..., self.own - 2, None], prefix[..., : last + 1]
-        return step_scores(
-            new[..., None, :], ends=ends, starts=starts, shares=shares_of(counts, new.dtype)
-        )[..., 0]
+        ends = prefix[..., self.own - 2, None]
+        shares = shares_of(counts, new.dtype)
+        scores = step_scores(new[..., None, :], ends=ends, starts=prefix[..., :-1], shares=shares)
+        return scores[..., 0]
 
 
 class GridClusters(AdaptiveClusters):
-    """Clusters of the cells of a grid of `height` rows (None: square), Eq. 7-8."""
+    """Clusters of the cells of a grid, Eq. 7-8."""
 
-    def __init__(
-        self, *, height: int | None, box: str, share_directions: bool, **adaptive: Any
-    ) -> None:
-        super().__init__(**adaptive, maps=1 if share_directions else 2)
-        self.height, self.box = height, box
+    def __init__(self, settings: AcfModel) -> None:
+        maps = 1 if settings.share_directions else 2
+        super().__init__(settings, rate=settings.sampling_rate, maps=maps)
+        self.height, self.box = settings.grid_rows, settings.box
 
     def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
         """Eq. 3-8 of rows [B, 1, H W, D]."""
         size = grid_size(x.shape[2], self.height)
         mask = None if x.token_mask is None else x.token_mask[:, 0].unflatten(1, size)
-        # [B, H, W, 2 M]
-        cells = block_means(
-            self.projected(x)[:, 0].unflatten(1, size), mask, self.rate, dims=(1, 2)
-        )
-        maps = self.scores.out_features
-        rows = self.steps(cells[..., 0], cells[..., maps])  # [B, H, W, W]
-        # [B, W, H, H]
-        columns = self.steps(*(cells[..., index].mT for index in (maps - 1, 2 * maps - 1)))
+        numbers = self.projected(x)[:, 0].unflatten(1, size)
+        cells = block_means(numbers, mask, self.rate, dims=(1, 2))  # [B, H, W, 2 M]
+        new, mean = cells.chunk(2, -1)
+        rows = self.steps(new[..., 0], mean[..., 0])  # [B, H, W, W]
+        columns = self.steps(new[..., -1].mT, mean[..., -1].mT)  # [B, W, H, H]
         log_p = self.stacked_steps([rows, columns], before)
         log_rows = chain(log_p[0], self_factor=self.self_factor)
         log_columns = chain(log_p[1], self_factor=self.self_factor)
-        log_c, layer_state = self.stacked(
-            grid_matrix(log_rows, log_columns, box=self.box), log_p, before
-        )
+        log_new = grid_matrix(log_rows, log_columns, box=self.box)
+        log_c, layer_state = self.stacked(log_new, log_p, before)
         if self.rate > 1:
             log_c = repeat_blocks(log_c, grid_blocks(*size, self.rate, log_c.device))
         return log_c[:, None], layer_state
@@ -447,20 +422,14 @@ class Window(nn.Module):
         height, width = grid_size(x.shape[2], self.height)
         down = distances(height, x.values.device).abs()
         across = distances(width, x.values.device).abs()
-        farthest = (
-            torch.maximum(down[:, None, :, None], across[None, :, None]).flatten(2).flatten(0, 1)
-        )
+        farthest = torch.maximum(down[:, None, :, None], across[None, :, None])
+        farthest = farthest.flatten(2).flatten(0, 1)
         return self._within(farthest, x.values)[None, None], ()
 
     def _within(self, distance: Tensor, like: Tensor) -> Tensor:
         """Return 0 within the window and a finite minus infinity beyond."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         return torch.where(distance <= self.window, 0.0, MASKED_SCORE).to(dtype)
-
-    def empty(self, like: Tensor) -> TokenClusters:
-        """As `LineClusters.empty`."""
-        zeros = like.new_zeros(len(like), 1, 1)
-        return TokenClusters(zeros, zeros[..., :0])
 
     def step(
         self, x: Rows, past: TokenClusters, before: Carried
@@ -490,11 +459,8 @@ def region_cells(boxes: Tensor, mask: Tensor, height: int) -> Tensor:
     dummies = order.new_full((images, width * height - regions), regions)
     # ties go by number
     columns = torch.cat([order, dummies], 1).view(images, width, height).sort(-1).values
-    below = (
-        torch.cat([down, down.new_zeros(images, 1)], 1)
-        .gather(1, columns.flatten(1))
-        .view_as(columns)
-    )
+    padded = torch.cat([down, down.new_zeros(images, 1)], 1)
+    below = padded.gather(1, columns.flatten(1)).view_as(columns)
     within = below.masked_fill(columns == regions, torch.inf).argsort(dim=-1, stable=True)
     return columns.gather(-1, within).transpose(1, 2).flatten(1)
 
@@ -551,7 +517,7 @@ class ClusterDecoderLayer(DecoderLayer):
 
     def begin(self, like: Tensor) -> Any:
         """Return the clusters of no tokens."""
-        return () if self.clusters is None else LayerClusters((), self.clusters.empty(like))
+        return () if self.clusters is None else LayerClusters((), TokenClusters.empty(like))
 
     def forward(
         self,
@@ -561,7 +527,6 @@ class ClusterDecoderLayer(DecoderLayer):
         cross_mask: Any,
         past: LayerCache | None = None,
         below: Any = (),
-        **others: Any,
     ) -> tuple[Rows, Any]:
         """As `DecoderLayer.forward`."""
         if self.clusters is None:
@@ -576,28 +541,24 @@ class ClusterDecoderLayer(DecoderLayer):
             # Entries of the cache, from the tokens of each beam.
             entries = row.new_zeros(*row.shape[:2], past.cache.size)
             log_clusters = entries.scatter(2, past.cache.ancestry, row)[:, :, None]
-        out, _ = super().forward(x, image, self_mask, cross_mask, past, log_clusters=log_clusters)
-        return out, LayerClusters(above, tokens)
+        words = x.within(
+            self.around_attention,
+            lambda y: attend_to_past(self.attention, y, self_mask, past, log_clusters=log_clusters),
+        )
+        return self.after_words(words, image, cross_mask), LayerClusters(above, tokens)
+
+
+def clusters_of(settings: AcfModel, kind: str, rate: int) -> nn.Module:
+    """Return what clusters the input of one layer, "1d" or "2d"."""
+    if settings.window is not None:
+        return Window(window=settings.window, height=settings.grid_rows if kind == "2d" else 1)
+    return GridClusters(settings) if kind == "2d" else LineClusters(settings, rate=rate)
 
 
 class Acf(Transformer):
     """Transformer with clustering matrices in its encoder, its decoder, or both (section 3.2)."""
 
-    def __init__(self, inputs: InputSpec, settings: AcfModel) -> None:  # noqa: C901
-        window, rate = settings.window, settings.sampling_rate
-        region_rows = settings.region_rows if settings.layout == "regions" else None
-        adaptive: Any = {
-            "d_model": settings.d_model,
-            "norm": settings.layer_norm if settings.cluster_norm else "none",
-            "context": settings.context,
-            "self_factor": settings.self_factor,
-            "stacking": settings.stacking,
-        }
-        on_grid: Any = {
-            "height": region_rows,
-            "box": settings.box,
-            "share_directions": settings.share_directions,
-        }
+    def __init__(self, inputs: InputSpec, settings: AcfModel) -> None:
         kinds = {
             "encoder": settings.encoder_clustering,
             "decoder": settings.decoder_clustering,
@@ -611,18 +572,6 @@ class Acf(Transformer):
                 d_model=settings.d_model, heads=settings.heads, reading=settings.reading
             )
 
-        def line(rate: int) -> nn.Module:
-            return (
-                LineClusters(**adaptive, rate=rate)
-                if window is None
-                else Window(window=window, height=1)
-            )
-
-        def grid() -> nn.Module:
-            if window is None:
-                return GridClusters(**adaptive, **on_grid, rate=rate)
-            return Window(window=window, height=region_rows)
-
         super().__init__(
             inputs,
             settings,
@@ -630,15 +579,15 @@ class Acf(Transformer):
             make_encoder_layer=ClusterEncoderLayer,
             make_decoder_layer=ClusterDecoderLayer,
         )
-        self.region_rows = region_rows
-        self.reads_boxes = region_rows is not None  # a setting decides here
+        self.region_rows = settings.grid_rows
+        self.reads_boxes = [inputs.main] if self.region_rows else ()
         # Clusters draw their weights after those of the Transformer.
         if kinds["encoder"] != "none":
             for layer in self.encoder[settings.plain_encoder_layers :]:
-                layer.clusters = grid() if kinds["encoder"] == "2d" else line(rate)
+                layer.clusters = clusters_of(settings, kinds["encoder"], settings.sampling_rate)
         if kinds["decoder"] != "none":
             for layer in self.decoder:
-                layer.clusters = line(1)
+                layer.clusters = clusters_of(settings, kinds["decoder"], 1)
 
     def run_encoder(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """As `Transformer.run_encoder`; each layer takes what the one below handed on for Eq. 6."""
@@ -656,9 +605,8 @@ class Acf(Transformer):
         regions = stream.mask.shape[1]
         cells = region_cells(stream.boxes, stream.mask, self.region_rows)  # [B, M]
         real = cells < regions
-        laid_out = _taken(stream.values, cells.clamp(max=regions - 1)).masked_fill(
-            ~real[..., None], 0.0
-        )
+        laid_out = _taken(stream.values, cells.clamp(max=regions - 1))
+        laid_out = laid_out.masked_fill(~real[..., None], 0.0)
         memory = super().encode(Images.of(laid_out, real))
         return Memory(_taken(memory.values, cell_of_region(cells, regions)), stream.mask)
 

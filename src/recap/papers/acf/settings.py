@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from recap.papers.transformer.settings import TransformerSizes
-from recap.settings.base import LayersOr0, Width
+from recap.settings.base import LayersOr0, Width, reject_if
 from recap.settings.figures import FIGURES, ModelFigure, ShownImages, Split
 from recap.settings.models import MODELS
 
@@ -18,28 +18,6 @@ class AcfModel(TransformerSizes):
     """The Transformer with clustering matrices in the self-attention of encoder and decoder."""
 
     implementation: ClassVar[str] = "recap.papers.acf.model:Acf"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"encoder_clustering": "none", "decoder_clustering": "none"},
-        {"encoder_clustering": "none"},
-        {"encoder_clustering": "1d", "decoder_clustering": "none"},
-        {"encoder_clustering": "1d", "sampling_rate": 4},
-        {"sampling_rate": 1, "share_directions": False, "cluster_norm": False},
-        {"stacking": "none", "box": "query_anchored"},
-        {
-            "stacking": "steps",
-            "context": "inclusive_mean",
-            "self_factor": True,
-            "plain_encoder_layers": 1,
-        },
-        {"window": 1},
-        {"window": 2, "encoder_clustering": "1d", "reading": "renormalize"},
-        {"context": "previous", "encoder_clustering": "1d", "stacking": "steps"},
-        {"reading": "renormalize"},
-        {"reading": "double_softmax"},
-        {"reading": "logit_scale"},
-        {"layout": "regions", "region_rows": 2, "sampling_rate": 1},
-        {"norm": "post", "layer_norm": "unbiased"},
-    )
 
     kind: Literal["acf"]
     encoder_clustering: Literal["2d", "1d", "none"] = Field(
@@ -85,26 +63,26 @@ class AcfModel(TransformerSizes):
         0, description="encoder layers without clusters, below the others"
     )
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.layout == "regions" and self.visual_positions == "grid":
-            raise ValueError("grid positions go with layout grid: regions have no fixed cells")
-        if self.layout == "regions" and self.encoder_clustering != "2d":
-            raise ValueError(
-                "layout regions goes with encoder_clustering 2d; nothing else reads the boxes"
-            )
-        if self.encoder_clustering != "none" and self.plain_encoder_layers >= self.encoder_layers:
-            raise ValueError(
-                f"{self.encoder_layers} layers leave none for clusters; lower plain_encoder_layers"
-            )
-        return self
+    _fixed_cells = reject_if(
+        lambda model: model.layout == "regions" and model.visual_positions == "grid",
+        "grid positions go with layout grid: regions have no fixed cells",
+    )
+    _boxes_are_read = reject_if(
+        lambda model: model.layout == "regions" and model.encoder_clustering != "2d",
+        "layout regions goes with encoder_clustering 2d; nothing else reads the boxes",
+    )
+    _some_layers_cluster = reject_if(
+        lambda model: (
+            model.encoder_clustering != "none"
+            and model.plain_encoder_layers >= model.encoder_layers
+        ),
+        "{encoder_layers} layers leave none for clusters; lower plain_encoder_layers",
+    )
 
-    @classmethod
-    def example(cls) -> Self:
-        """As the Transformer's."""
-        return cls(
-            kind="acf", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2
-        )
+    @property
+    def grid_rows(self) -> int | None:
+        """The rows of the grid that the encoder's clusters are in; None: it is square."""
+        return self.region_rows if self.layout == "regions" else None
 
     @property
     def fixed_vectors(self) -> bool:

@@ -25,7 +25,7 @@ from torch.nn.functional import glu
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import GlobalMemory, masked_mean
-from recap.nn.attention import Attention, DotProductAttention, KeyValue
+from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import Dropout, LSTMCell, Residual, Stack, UnbiasedLayerNorm
 from recap.nn.rows import Rows, key_mask
@@ -60,8 +60,8 @@ class AoAAttention(Attention):
         self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float
     ) -> None:
         super().__init__()
-        self.attention = DotProductAttention(
-            d_model=d_model, heads=heads, dropout=attention_dropout
+        self.attention = MultiHeadAttention(
+            d_model=d_model, heads=heads, dropout=attention_dropout, projected=False
         )
         self.aoa = AttentionOnAttention(d_model=d_model, order=order, dropout=aoa_dropout)
 
@@ -78,16 +78,23 @@ class AoAAttention(Attention):
 class RefinerLayer(nn.Module):
     """x + dropout(AoA attention(norm(x))) of image vectors, rows of [B, 1, N, D]."""
 
-    def __init__(self, *, d_model: int, attention: AoAAttention, dropout: float) -> None:
+    def __init__(self, settings: AoANetModel) -> None:
         super().__init__()
-        self.attention = attention
-        self.around = Residual(d_model=d_model, norm="pre", norm_kind="unbiased", dropout=dropout)
+        d_model = settings.d_model
+        self.attention = AoAAttention(
+            d_model=d_model,
+            heads=settings.heads,
+            order=ORDER,
+            attention_dropout=settings.attention_dropout,
+            aoa_dropout=settings.aoa_dropout,
+        )
+        self.around = Residual(
+            d_model=d_model, norm="pre", norm_kind="unbiased", dropout=settings.refiner_dropout
+        )
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-        return x.like(
-            self.around(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values)
-        )
+        return x.within(self.around, lambda y: self.attention.to_itself(y, attn_mask))
 
 
 class AoANet(ContextCaptioner):
@@ -95,32 +102,22 @@ class AoANet(ContextCaptioner):
 
     def __init__(self, inputs: InputSpec, settings: AoANetModel) -> None:
         super().__init__()
-        d_model, heads = settings.d_model, settings.heads
-        attention_dropout, aoa_dropout = settings.attention_dropout, settings.aoa_dropout
-        self.d_model = d_model
+        self.d_model = d_model = settings.d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(settings.feature_dropout)
         self.refiner = Stack[RefinerLayer](
-            RefinerLayer(
-                d_model=d_model,
-                attention=AoAAttention(
-                    d_model=d_model,
-                    heads=heads,
-                    order=ORDER,
-                    attention_dropout=attention_dropout,
-                    aoa_dropout=aoa_dropout,
-                ),
-                dropout=settings.refiner_dropout,
-            )
-            for _ in range(settings.refiner_layers)
+            RefinerLayer(settings) for _ in range(settings.refiner_layers)
         )
         self.refiner_norm = UnbiasedLayerNorm(d_model) if settings.refiner_layers else nn.Identity()
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.word_dropout = Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.query_norm = UnbiasedLayerNorm(d_model)
-        self.attention = DotProductAttention(
-            d_model=d_model, heads=heads, dropout=attention_dropout
+        self.attention = MultiHeadAttention(
+            d_model=d_model,
+            heads=settings.heads,
+            dropout=settings.attention_dropout,
+            projected=False,
         )
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
         self.context_dropout = Dropout(settings.context_dropout)

@@ -9,30 +9,30 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.released import Options, Release, agree, layers, rename
+from recap.runs.released import Options, Release, agree, layers, rename
 
-BLOCK_RULES = [  # names within an attention of the refiner, whatever their prefix
-    (r"linears\.0\.", "attention.query."),
-    (r"linears\.1\.", "attention.key."),
-    (r"linears\.2\.", "attention.value."),
-    (r"aoa_layer\.0\.", "aoa.linear."),
-]
-NAMES = [
-    (r"^att_embed\.0\.", "feature_embedding."),
-    (r"^refiner\.layers\.(\d+)\.\w+\.(?=linears|aoa_layer)", r"refiner.\1.attention."),
-    (r"^refiner\.layers\.(\d+)\.sublayer\.0\.norm\.", r"refiner.\1.around.norm."),
-    (r"^refiner\.norm\.", "refiner_norm."),
-    (r"^embed\.0\.", "word_embedding."),
-    (r"^core\.att_lstm\.", "lstm."),
-    (r"^core\.attention\.norm\.", "query_norm."),
-    (r"^core\.attention\.linears\.0\.", "attention.query."),
-    (r"^core\.att2ctx\.0\.", "aoa.linear."),
-    (r"^ctx2att\.", "attention.value+key."),
-    (r"^logit\.", "output."),
-    *BLOCK_RULES,
-    (r"\.a_2$", ".weight"),
-    (r"\.b_2$", ".bias"),
-]
+BLOCK_RULES = {  # names within an attention of the refiner, whatever their prefix
+    r"linears\.0\.": "attention.query.",
+    r"linears\.1\.": "attention.key.",
+    r"linears\.2\.": "attention.value.",
+    r"aoa_layer\.0\.": "aoa.linear.",
+}
+NAMES = {
+    r"^att_embed\.0\.": "feature_embedding.",
+    r"^refiner\.layers\.(\d+)\.\w+\.(?=linears|aoa_layer)": r"refiner.\1.attention.",
+    r"^refiner\.layers\.(\d+)\.sublayer\.0\.norm\.": r"refiner.\1.around.norm.",
+    r"^refiner\.norm\.": "refiner_norm.",
+    r"^embed\.0\.": "word_embedding.",
+    r"^core\.att_lstm\.": "lstm.",
+    r"^core\.attention\.norm\.": "query_norm.",
+    r"^core\.attention\.linears\.0\.": "attention.query.",
+    r"^core\.att2ctx\.0\.": "aoa.linear.",
+    r"^ctx2att\.": "attention.value+key.",
+    r"^logit\.": "output.",
+    **BLOCK_RULES,
+    r"\.a_2$": ".weight",
+    r"\.b_2$": ".bias",
+}
 
 
 rename_official = partial(rename, rules=NAMES)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -16,7 +15,6 @@ class AoANetModel(WithHeads):
     """AoANet: attention on attention in the encoder (refiner) and around an LSTM."""
 
     implementation: ClassVar[str] = "recap.papers.aoanet.model:AoANet"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"refiner_layers": 0},)
 
     kind: Literal["aoanet"]
     d_model: Width = 1024

@@ -27,20 +27,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from recap.core.errors import ConfigError, DataError
-from recap.models.images import Images, InputSpec, Stream
+from recap.core.errors import ConfigError
+from recap.models.images import Images, InputSpec, Stream, square_side
 from recap.models.state import KeyValueCache, Memory
 from recap.models.transformer import (
     EncoderLayer,
     LayerCache,
     TokenLayer,
     TransformerDecoder,
+    attend_to_past,
     own_mask,
-    with_cached,
+    post_norm_parts,
 )
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import Dropout, FeedForward, Residual, Stack, grid_table
+from recap.nn.layers import Dropout, Stack, grid_table
 from recap.nn.rows import Rows, constant, key_mask, none_if_all_true
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
 from recap.papers.transformer.model import Transformer
@@ -108,23 +109,19 @@ SMALLEST_GATE = 1e-6  # Eq. 15 would have the log of what the ReLU of Eq. 11 mad
 RATES, WAVELENGTH, SCALE = 8, 1000.0, 100.0  # of Emb in Eq. 11
 
 
-def relative_geometry(
-    boxes: Boxes, *, plus_one: bool = False, size_ratio: str = "n_over_m"
-) -> Tensor:
+def relative_geometry(boxes: Boxes, *, plus_one: bool = False) -> Tensor:
     """Eq. 9: Omega of box m (the query) towards box n (the key), [..., N, N, 4].
 
     Omega(m, n) = (log(|x_m - x_n| / w_m), log(|y_m - y_n| / h_m), log(w_n / w_m), log(h_n / h_m))
 
     ORT's and DLCT's code adds 1 to widths and heights (`plus_one`), though its boxes are fractions,
-    and has the ratio of sizes `m_over_n`.
+    and has the inverse ratio of sizes.
     """
     sides = boxes.sides + 1 if plus_one else boxes.sides
     query, key = sides[..., :, None, :], sides[..., None, :, :]
     apart = (boxes.centres[..., :, None, :] - boxes.centres[..., None, :, :]).abs()
-    ratio = key / query if size_ratio == "n_over_m" else query / key
-    return torch.cat(
-        [(apart / query).clamp(min=SMALLEST_DISTANCE), ratio.expand_as(apart)], -1
-    ).log()
+    distance = (apart / query).clamp(min=SMALLEST_DISTANCE)
+    return torch.cat([distance, (key / query).expand_as(apart)], -1).log()
 
 
 def sinusoidal_embedding(numbers: Tensor) -> Tensor:
@@ -203,10 +200,10 @@ def cell_positions(side: int, width: int, *, form: str) -> Tensor:
     `form` "index" has rows and columns 0, 1, .. in Eq. 14; "angle", as DLCT's code, fractions of 2
     pi of 1, 2, ..
     """
-    if form == "index":
-        return grid_table(side, width)
-    places = torch.arange(1, side + 1, dtype=torch.float64) / (side + 1e-6) * (2 * math.pi)
-    return grid_table(side, width, positions=places)
+    places = torch.arange(side, dtype=torch.float64)
+    if form == "angle":
+        places = (places + 1) / (side + 1e-6) * (2 * math.pi)
+    return grid_table(places, width)
 
 
 @constant
@@ -248,13 +245,7 @@ class CellGeometry(nn.Module):
     def forward(self, stream: Stream) -> tuple[Boxes, Tensor]:
         """Return the boxes as image fractions, [1, 1, N, ...], and positions [1, 1, N, D]."""
         values = stream.values
-        side = math.isqrt(values.shape[1])
-        if side * side != values.shape[1]:
-            raise DataError(
-                f"an image has {values.shape[1]} vectors in a stream that is read as the cells of "
-                "a square grid; take features of a square grid, or "
-                "`second_geometry: boxes` for regions"
-            )
+        side = square_side(values.shape[1])
         corners, positions = cell_geometry(
             side, self.d_model, self.form, values.dtype, values.device
         )
@@ -300,45 +291,19 @@ class PositionedAttention(MultiHeadAttention):
         q = self._positioned(query, self.query, positions).split_heads(self.heads)
         return query.merge_heads(self.attend(q, key_value, attn_mask, attn_bias)).map(self.output)
 
+    def to_itself(  # type: ignore[override]
+        self, x: Rows, attn_mask: Tensor | None, *, attn_bias: Tensor, positions: Tensor
+    ) -> Rows:
+        """Self-attention, with positions on queries and keys."""
+        key_value = self.key_value(x, positions)
+        return self(x, key_value, attn_mask=attn_mask, attn_bias=attn_bias, positions=positions)
+
     def _positioned(self, rows: Rows, projection: Linear, positions: Tensor | None) -> Rows:
         if positions is None:
             return rows.map(projection)
         if self.site == "before":
             return rows.map(lambda x: projection(x + positions))
         return rows.map(lambda x: projection(x) + positions)
-
-
-def sublayers(settings: FusionModel) -> tuple[Callable[[], Residual], Callable[[], FeedForward]]:
-    """Return what makes the residual connections, with their norms,
-    and the feed-forward parts (Eq. 5) of layers."""
-    d_model, dropout = settings.d_model, settings.dropout
-    return (
-        partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout),
-        partial(
-            FeedForward,
-            d_model=d_model,
-            d_hidden=settings.d_feed_forward,
-            activation="relu",
-            dropout=dropout,
-        ),
-    )
-
-
-class PositionedEncoderLayer(EncoderLayer):
-    """The Transformer's encoder layer with modified self-attention."""
-
-    attention: PositionedAttention
-
-    def forward(  # type: ignore[override]
-        self, x: Rows, attn_mask: Tensor | None, attn_bias: Tensor, positions: Tensor
-    ) -> Rows:
-        """Apply the layer; `attn_bias` is [B, 1, H, N, N], `positions` [B or 1, 1, N, D]."""
-        return super().forward(x, attn_mask, attn_bias=attn_bias, positions=positions)
-
-    def self_attend(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
-        """Attend, with positions on the keys, too."""
-        key_value = self.attention.key_value(x, others["positions"])
-        return self.attention(x, key_value, attn_mask=attn_mask, **others)
 
 
 class StreamEncoder(nn.Module):
@@ -354,12 +319,13 @@ class StreamEncoder(nn.Module):
     ) -> None:
         super().__init__()
         d_model, heads, count = settings.d_model, settings.heads, settings.encoder_layers
-        residual, feed_forward = sublayers(settings)
+        residual, feed_forward = post_norm_parts(
+            d_model=d_model, d_feed_forward=settings.d_feed_forward, dropout=settings.dropout
+        )
+        site = settings.position_site
         layers = [
-            PositionedEncoderLayer(
-                attention=PositionedAttention(
-                    d_model=d_model, heads=heads, site=settings.position_site
-                ),
+            EncoderLayer(
+                attention=PositionedAttention(d_model=d_model, heads=heads, site=site),
                 feed_forward=feed_forward(),
                 residual=residual,
             )
@@ -378,21 +344,21 @@ class StreamEncoder(nn.Module):
             )
             for _ in range(count if settings.geometry_weights == "layer" else 1)
         )
-        self.layers = Stack[PositionedEncoderLayer](layers)
+        self.layers = Stack[EncoderLayer](layers)
 
     def forward(self, stream: Stream, run_layer: Callable[..., Any]) -> tuple[Tensor, Tensor]:
-        """Vectors [B, N, F] -> encoded [B, N, D] and their absolute positions [B, N, D]."""
+        """Vectors [B, N, F] -> encoded [B, N, D] and their absolute positions [B, 1, N, D]."""
         boxes, positions = self.geometry(stream)
+        images = len(stream.values)
         # A grid's bias is computed once for all images.
-        biases = [
-            spatial(boxes).expand(len(stream.values), -1, -1, -1, -1) for spatial in self.spatial
-        ]
+        biases = [spatial(boxes).expand(images, -1, -1, -1, -1) for spatial in self.spatial]
         embedded = self.norm(self.dropout(torch.relu(self.embedding(stream.values))))
         rows = Rows(embedded[:, None])
         attn_mask = none_if_all_true(key_mask(stream.mask))
         for index, layer in enumerate(self.layers):
-            rows = run_layer(layer, rows, attn_mask, biases[index % len(biases)], positions)
-        return rows.values[:, 0], positions[:, 0].expand(len(stream.values), -1, -1)
+            bias = biases[index % len(biases)]
+            rows = run_layer(layer, rows, attn_mask, attn_bias=bias, positions=positions)
+        return rows.values[:, 0], positions.expand(images, -1, -1, -1)
 
 
 # 3.4 Fusion attention and 3.5 fusion gate.
@@ -447,51 +413,35 @@ class FusionAttention(nn.Module):
     ) -> FusionKeyValues:
         """Project both streams, [B, N, D] each, once per image.
 
-        `positions` are those of their keys, [B, N, D].
+        `positions` are those of their keys, [B, 1, N, D].
         """
-
-        def project(
-            attention: PositionedAttention, values: Tensor, of_keys: Tensor | None
-        ) -> KeyValue:
-            return attention.key_value(
-                Rows(values[:, None]), None if of_keys is None else of_keys[:, None]
-            )
-
+        of_r, of_g = positions
         return FusionKeyValues(
-            project(self.guidance_second, second, positions[0]),
-            project(self.guidance_grid, grid, positions[1]),
-            project(self.second, second, positions[0]),
-            project(self.grid, grid, positions[1]),
+            self.guidance_second.key_value(Rows(second[:, None]), of_r),
+            self.guidance_grid.key_value(Rows(grid[:, None]), of_g),
+            self.second.key_value(Rows(second[:, None]), of_r),
+            self.grid.key_value(Rows(grid[:, None]), of_g),
         )
 
     def forward(self, words: Rows, image: FusionKeyValues, masks: Masks) -> Rows:
         """Rows of [B, C, T, D], keys and values of the image, masks -> rows of [B, C, T, D]."""
         second_mask, grid_mask = masks
-        around = self.around
-
-        def attend(
-            attention: nn.Module, residual: nn.Module, query: Rows, key_value: KeyValue, mask: Any
-        ) -> Rows:
-            def of(x: Tensor) -> Tensor:
-                attended: Rows = attention(query.like(x), key_value, attn_mask=mask)
-                return attended.values
-
-            return query.like(residual(query.values, of))
-
         # MHA(a, R, R) and MHA(a, G, G) (18)
-        l_r = attend(
-            self.guidance_second,
-            around["guidance_second"],
-            words,
-            image.guidance_second,
-            second_mask,
+        l_r = words.within(
+            self.around["guidance_second"],
+            lambda x: self.guidance_second(x, image.guidance_second, attn_mask=second_mask),
         )
-        l_g = attend(
-            self.guidance_grid, around["guidance_grid"], words, image.guidance_grid, grid_mask
+        l_g = words.within(
+            self.around["guidance_grid"],
+            lambda x: self.guidance_grid(x, image.guidance_grid, attn_mask=grid_mask),
         )
         # MHA(l_r, G, G) and MHA(l_g, R, R) (19)
-        g_t = attend(self.grid, around["grid"], l_r, image.grid, grid_mask)
-        r_t = attend(self.second, around["second"], l_g, image.second, second_mask)
+        g_t = l_r.within(
+            self.around["grid"], lambda x: self.grid(x, image.grid, attn_mask=grid_mask)
+        )
+        r_t = l_g.within(
+            self.around["second"], lambda x: self.second(x, image.second, attn_mask=second_mask)
+        )
         # (20-21)
         return words.like(
             self.gate(words.values, (l_r.values, l_g.values), (r_t.values, g_t.values))
@@ -524,7 +474,7 @@ class FusionMemory(Memory):
     """The encoded grid (`values`, `mask`), the second stream, and positions for decoder keys."""
 
     second: Memory  #: regions or segments
-    #: of the second stream and of the grid, [B, N, D] each; None if the decoder uses none
+    #: of the second stream and of the grid, [B, 1, N, D] each; None if the decoder uses none
     positions: tuple[Tensor, Tensor] | None
 
 
@@ -535,7 +485,9 @@ class FusionDecoderLayer(TokenLayer):
     def __init__(self, settings: FusionModel) -> None:
         super().__init__()
         d_model, heads, add_norm = settings.d_model, settings.heads, settings.add_norm
-        residual, feed_forward = sublayers(settings)
+        residual, feed_forward = post_norm_parts(
+            d_model=d_model, d_feed_forward=settings.d_feed_forward, dropout=settings.dropout
+        )
         self.attention = PositionedAttention(d_model=d_model, heads=heads)
         self.fusion = FusionAttention(
             d_model=d_model,
@@ -565,18 +517,11 @@ class FusionDecoderLayer(TokenLayer):
     ) -> tuple[Rows, Any]:
         """As `TokenLayer.forward`, with `FusionKeyValues` and `Masks` of both streams."""
 
-        def attend(y: Tensor) -> Tensor:
-            rows = x.like(y)
-            return self.attention(
-                rows, with_cached(past, self.attention.key_value(rows)), attn_mask=self_mask
-            ).values
-
-        def fuse(y: Tensor) -> Tensor:
-            return self.fusion(x.like(y), image, cross_mask).values
-
-        y = self.around_attention(x.values, attend)
-        y = self.around_fusion(y, fuse)
-        return x.like(self.around_feed_forward(y, self.feed_forward)), ()
+        words = x.within(
+            self.around_attention, lambda y: attend_to_past(self.attention, y, self_mask, past)
+        )
+        y = words.within(self.around_fusion, lambda y: self.fusion(y, image, cross_mask))
+        return y.like(self.around_feed_forward(y.values, self.feed_forward)), ()
 
 
 # The model, and its baseline
@@ -594,7 +539,7 @@ class Fusion(TransformerDecoder[FusionMemory]):
         boxes = settings.second_geometry == "boxes"
         _, self.second_stream = self.reads(inputs)
         self.decoder_positions = settings.decoder_positions
-        self.reads_boxes = (self.second_stream,) if boxes else ()
+        self.reads_boxes = [self.second_stream] if boxes else ()
         cells = partial(CellGeometry, d_model=d_model, form=settings.cell_positions)
         self.grid_encoder = StreamEncoder(sizes[GRID], cells(), settings)
         second = BoxGeometry(d_model=d_model, bias=settings.box_position_bias) if boxes else cells()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from recap.papers.transformer.settings import TransformerSizes
-from recap.settings.base import Layers, Probability, Width, WidthOr0
+from recap.settings.base import Layers, Probability, Width, WidthOr0, reject_if
 from recap.settings.models import MODELS, WithHeads
 
 
@@ -19,22 +19,6 @@ class FusionModel(WithHeads):
 
     implementation: ClassVar[str] = "recap.papers.fusion.model:Fusion"
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"directions_per_quadrant": 0},
-        {"second_geometry": "cells", "cell_positions": "angle", "add_norm": "none"},
-        {
-            "directions_per_quadrant": 3,
-            "direction": "learned",
-            "decoder_positions": True,
-            "add_norm": "both",
-        },
-        {
-            "position_site": "after",
-            "geometry_weights": "layer",
-            "plus_one": True,
-            "gate_bias": True,
-        },
-    )
 
     kind: Literal["fusion"]
     d_model: Width = 512
@@ -81,12 +65,10 @@ class FusionModel(WithHeads):
         False, description="absolute positions on the decoder's keys of the image, too"
     )
 
-    @field_validator("d_model")
-    @classmethod
-    def _halves(cls, value: int) -> int:
-        if value % 4:
-            raise ValueError(f"grid positions need a d_model divisible by 4, not {value}")
-        return value
+    _quarters = reject_if(
+        lambda model: model.d_model % 4,
+        "positions of a grid need a d_model divisible by 4, not {d_model}",
+    )
 
     @classmethod
     def example(cls) -> Self:
@@ -112,21 +94,8 @@ class JoinedTransformerModel(TransformerSizes):
 
     implementation: ClassVar[str] = "recap.papers.fusion.model:JoinedTransformer"
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"norm": "post"},)
 
     kind: Literal["joined_transformer"]
     visual_positions: Literal["none"] = Field(
         "none", description="a second stream need not be a grid"
     )
-
-    @classmethod
-    def example(cls) -> Self:
-        """As the Transformer's."""
-        return cls(
-            kind="joined_transformer",
-            d_model=16,
-            heads=2,
-            d_feed_forward=24,
-            encoder_layers=2,
-            decoder_layers=2,
-        )

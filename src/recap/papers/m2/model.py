@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -34,10 +33,15 @@ from torch.nn.functional import pad
 
 from recap.models.images import Images, InputSpec
 from recap.models.state import LevelMemory, first_vectors
-from recap.models.transformer import DecoderLayer, EncoderLayer, LayerCache, TransformerDecoder
+from recap.models.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    TransformerDecoder,
+    post_norm_parts,
+)
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import Dropout, FeedForward, Residual, Stack, sinusoid_table
+from recap.nn.layers import Dropout, Stack, sinusoid_table
 from recap.nn.rows import Rows, key_mask, none_if_all_true
 from recap.papers.m2.settings import M2Model
 
@@ -79,7 +83,7 @@ class MemoryAttention(MultiHeadAttention):
         attn_mask: Tensor | None,
         attn_bias: Tensor | None = None,
     ) -> Tensor:
-        """As `DotProductAttention.attend`; the mask is of the N vectors without the slots."""
+        """As `MultiHeadAttention.attend`; the mask is of the N vectors without the slots."""
         mask = None if attn_mask is None else pad(attn_mask, (0, self.slots), value=True)
         return super().attend(q, key_value, mask, attn_bias)
 
@@ -122,25 +126,13 @@ class MeshedDecoderLayer(DecoderLayer):
         """Return keys and values of all levels, [B, levels, H, N, K]."""
         return self.cross.key_value(Rows(memory.levels))
 
-    def forward(
-        self,
-        x: Rows,
-        image: Any,
-        self_mask: Tensor | None,
-        cross_mask: Any,
-        past: LayerCache | None = None,
-        below: Any = (),
-        **others: Any,
-    ) -> tuple[Rows, Any]:
-        """As `DecoderLayer.forward`."""
-        s = self.around_attention(
-            x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values
-        )
+    def after_words(self, x: Rows, image: Any, cross_mask: Any) -> Rows:
+        """As `DecoderLayer.after_words`; x is s."""
         levels = self.around_cross(
-            s, lambda y: self.cross.each_level(x.like(y), image, attn_mask=cross_mask)
+            x.values, lambda y: self.cross.each_level(x.like(y), image, attn_mask=cross_mask)
         )
-        meshed = self.mesh(s, levels.unbind())
-        return x.like(self.around_feed_forward(meshed, self.feed_forward)), ()
+        meshed = self.mesh(x.values, levels.unbind())
+        return x.like(self.around_feed_forward(meshed, self.feed_forward))
 
 
 class M2(TransformerDecoder[LevelMemory]):
@@ -149,15 +141,8 @@ class M2(TransformerDecoder[LevelMemory]):
     def __init__(self, inputs: InputSpec, settings: M2Model) -> None:
         super().__init__()
         d_model, heads, dropout = settings.d_model, settings.heads, settings.dropout
-        residual = partial(
-            Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout
-        )
-        feed_forward = partial(
-            FeedForward,
-            d_model=d_model,
-            d_hidden=settings.d_feed_forward,
-            activation="relu",
-            dropout=dropout,
+        residual, feed_forward = post_norm_parts(
+            d_model=d_model, d_feed_forward=settings.d_feed_forward, dropout=dropout
         )
         self.max_vectors, self.padded_to = settings.max_vectors, settings.padded_to
         self.feature_embedding = Linear(inputs.feature_size, d_model)
@@ -175,7 +160,7 @@ class M2(TransformerDecoder[LevelMemory]):
         )
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         # Row 0 of the released table is of padding, so that <bos> is at position 1.
-        table = sinusoid_table(settings.max_tokens + 1, d_model, torch.float32)
+        table = sinusoid_table(settings.max_tokens + 1, d_model)
         if settings.positions == "noise":
             nn.init.xavier_uniform_(table)
         self.register_buffer(

@@ -8,36 +8,35 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.released import BUFFERS, Options, Release, layers, rename
+from recap.runs.released import BUFFERS, Options, Release, layers, rename
 
-LAYER_RULES = [
-    (r"^encoder\.fc\.", "feature_embedding."),
-    (r"^encoder\.layer_norm\.", "feature_norm."),
-    (r"^(encoder\.)layers\.(\d+\.)mhatt\.attention\.", r"\1\2attention."),
-    (r"^(encoder\.)layers\.(\d+\.)mhatt\.layer_norm\.", r"\1\2around_attention.norm."),
-    (r"^(decoder\.)layers\.(\d+\.)self_att\.attention\.", r"\1\2attention."),
-    (r"^(decoder\.)layers\.(\d+\.)self_att\.layer_norm\.", r"\1\2around_attention.norm."),
-    (r"^(decoder\.)layers\.(\d+\.)enc_att\.attention\.", r"\1\2cross."),
-    (r"^(decoder\.)layers\.(\d+\.)enc_att\.layer_norm\.", r"\1\2around_cross.norm."),
-    *(
-        (rf"^(decoder\.)layers\.(\d+\.)fc_alpha{level + 1}\.", rf"\1\2mesh.gates.{level}.")
-        for level in range(3)
-    ),
-    (r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.fc1\.", r"\1\2feed_forward.inner."),
-    (r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.fc2\.", r"\1\2feed_forward.outer."),
-    (r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.layer_norm\.", r"\1\2around_feed_forward.norm."),
-    (r"\.fc_q\.", ".query."),
-    (r"\.fc_k\.", ".key."),
-    (r"\.fc_v\.", ".value."),
-    (r"\.fc_o\.", ".output."),
-    (r"\.m_k$", ".memory_key"),
-    (r"\.m_v$", ".memory_value"),
-]
-WORD_RULES = [
-    (r"^decoder\.word_emb\.", "word_embedding."),
-    (r"^decoder\.pos_emb\.weight$", "positions"),
-    (r"^decoder\.fc\.", "output."),
-]
+LAYER_RULES = {
+    r"^encoder\.fc\.": "feature_embedding.",
+    r"^encoder\.layer_norm\.": "feature_norm.",
+    r"^(encoder\.)layers\.(\d+\.)mhatt\.attention\.": r"\1\2attention.",
+    r"^(encoder\.)layers\.(\d+\.)mhatt\.layer_norm\.": r"\1\2around_attention.norm.",
+    r"^(decoder\.)layers\.(\d+\.)self_att\.attention\.": r"\1\2attention.",
+    r"^(decoder\.)layers\.(\d+\.)self_att\.layer_norm\.": r"\1\2around_attention.norm.",
+    r"^(decoder\.)layers\.(\d+\.)enc_att\.attention\.": r"\1\2cross.",
+    r"^(decoder\.)layers\.(\d+\.)enc_att\.layer_norm\.": r"\1\2around_cross.norm.",
+    r"^(decoder\.)layers\.(\d+\.)fc_alpha1\.": r"\1\2mesh.gates.0.",
+    r"^(decoder\.)layers\.(\d+\.)fc_alpha2\.": r"\1\2mesh.gates.1.",
+    r"^(decoder\.)layers\.(\d+\.)fc_alpha3\.": r"\1\2mesh.gates.2.",
+    r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.fc1\.": r"\1\2feed_forward.inner.",
+    r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.fc2\.": r"\1\2feed_forward.outer.",
+    r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.layer_norm\.": r"\1\2around_feed_forward.norm.",
+    r"\.fc_q\.": ".query.",
+    r"\.fc_k\.": ".key.",
+    r"\.fc_v\.": ".value.",
+    r"\.fc_o\.": ".output.",
+    r"\.m_k$": ".memory_key",
+    r"\.m_v$": ".memory_value",
+}
+WORD_RULES = {
+    r"^decoder\.word_emb\.": "word_embedding.",
+    r"^decoder\.pos_emb\.weight$": "positions",
+    r"^decoder\.fc\.": "output.",
+}
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -45,7 +44,7 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Row 0 of its table of positions is of padding and left out.
     """
-    renamed = rename(state, [*LAYER_RULES, *WORD_RULES])
+    renamed = rename(state, LAYER_RULES | WORD_RULES)
     if "positions" in renamed:
         renamed["positions"] = renamed["positions"][1:]
     return renamed
@@ -77,6 +76,6 @@ RELEASE = Release(
     settings=settings,
     decoding={"beam": 5, "max_length": 20, "merge_repeats": True},
     words="torchtext",
-    unused=[BUFFERS],
+    unused=BUFFERS,
     tables=("word_embedding.weight", "output.weight"),
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -16,10 +15,6 @@ class M2Model(WithPaddedVectors):
     """M2, the Meshed-Memory Transformer."""
 
     implementation: ClassVar[str] = "recap.papers.m2.model:M2"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"positions": "noise", "memory_init": "xavier"},
-        {"encoder_layers": 2, "decoder_layers": 3},
-    )
 
     kind: Literal["m2"]
     d_model: Width = 512

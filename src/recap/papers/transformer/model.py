@@ -11,7 +11,6 @@ Expected: 54.9 M parameters with 2048-d features, D 512, 6+6 layers and COCO's 9
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -19,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recap.models.images import Images, InputSpec
-from recap.models.released import SINUSOID, Options, Release, agree, layers, rename_annotated
+from recap.models.images import Images, InputSpec, square_side
 from recap.models.state import Memory
 from recap.models.transformer import DecoderLayer, EncoderLayer, TransformerDecoder
 from recap.nn.attention import Attention, MultiHeadAttention
@@ -28,6 +26,7 @@ from recap.nn.fast import Linear
 from recap.nn.layers import NORMS, Dropout, FeedForward, Residual, Stack, grid_table
 from recap.nn.rows import Rows, constant, key_mask, none_if_all_true
 from recap.papers.transformer.settings import TransformerSizes
+from recap.runs.released import SINUSOID, Options, Release, agree, layers, rename_annotated
 
 # builds the attention of a place: encoder, decoder or cross
 MakeAttention = Callable[[str], Attention]
@@ -38,7 +37,7 @@ MakeLayer = Callable[..., nn.Module]
 @constant
 def grid_positions(side: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return `grid_table` where it is needed, made once and not in every step."""
-    return grid_table(side, width).to(device, dtype)
+    return grid_table(torch.arange(side, dtype=torch.float64), width).to(device, dtype)
 
 
 class Transformer(TransformerDecoder[Memory]):
@@ -111,8 +110,11 @@ class Transformer(TransformerDecoder[Memory]):
         """Images -> Memory; vectors that the mask hides change nothing."""
         x, mask = self.embed_image(images)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
-        masks = mask[:, None], key_mask(mask)
-        token_mask, attn_mask = masks if self.keep_masks else map(none_if_all_true, masks)
+        token_mask: Tensor | None = mask[:, None]
+        attn_mask: Tensor | None = key_mask(mask)
+        if not self.keep_masks:
+            token_mask = none_if_all_true(mask[:, None])
+            attn_mask = none_if_all_true(key_mask(mask))
         rows = self.run_encoder(Rows(x, token_mask=token_mask), attn_mask)
         return Memory(self.encoder_norm(rows.values)[:, 0], mask)
 
@@ -126,12 +128,7 @@ class Transformer(TransformerDecoder[Memory]):
         """Return what the encoder reads, [B, N, D], and its mask [B, N]."""
         x = torch.relu(self.feature_embedding(images.main.values))
         if self.visual_positions == "grid":
-            side = math.isqrt(x.shape[1])
-            if side * side != x.shape[1]:
-                raise ValueError(
-                    "grid positions need the cells of a square grid, but an image has "
-                    f"{x.shape[1]} vectors"
-                )
+            side = square_side(x.shape[1])
             x = x + grid_positions(side, x.shape[2], x.dtype, x.device)
         return x, images.main.mask
 
@@ -166,5 +163,5 @@ RELEASE = Release(
     rename=rename_official,
     settings=released_settings,
     decoding={"beam": 5, "max_length": 20, "finished": "set_aside"},
-    unused=[SINUSOID],
+    unused=SINUSOID,
 )

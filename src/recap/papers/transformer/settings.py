@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, get_args
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 
-from recap.settings.base import Layers, Probability, Width, omitted_at_default
+from recap.settings.base import Layers, Probability, Width, omitted_at_default, reject_if
 from recap.settings.models import MODELS, WithHeads
 
 
@@ -30,14 +29,18 @@ class TransformerSizes(WithHeads):
     )
     feed_forward_activation: Literal["none", "relu", "gelu"] = omitted_at_default("relu")
 
-    @field_validator("visual_positions")
+    _quarters = reject_if(
+        lambda model: model.visual_positions == "grid" and model.d_model % 4,
+        "visual_positions: grid needs a d_model divisible by 4, not {d_model}",
+    )
+
     @classmethod
-    def _halves(cls, value: str, info: ValidationInfo) -> str:
-        if value == "grid" and info.data.get("d_model", 0) % 4:
-            raise ValueError(
-                f"grid positions need a d_model divisible by 4, not {info.data['d_model']}"
-            )
-        return value
+    def example(cls) -> Self:
+        """Two layers each side of width 16."""
+        (kind,) = get_args(cls.model_fields["kind"].annotation)
+        return cls(
+            kind=kind, d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2
+        )
 
     @property
     def fixed_vectors(self) -> bool:
@@ -50,22 +53,5 @@ class TransformerModel(TransformerSizes):
     """Encoder-decoder Transformer on feature vectors."""
 
     implementation: ClassVar[str] = "recap.papers.transformer.model:Transformer"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"norm": "post"},
-        {"layer_norm": "unbiased"},
-        {"visual_positions": "grid"},
-    )
 
     kind: Literal["transformer"]
-
-    @classmethod
-    def example(cls) -> Self:
-        """Two layers each side of width 16."""
-        return cls(
-            kind="transformer",
-            d_model=16,
-            heads=2,
-            d_feed_forward=24,
-            encoder_layers=2,
-            decoder_layers=2,
-        )

@@ -23,12 +23,12 @@ from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import RecurrentCaptioner, RecurrentState
-from recap.models.released import Options, Release, agree, rename
 from recap.models.state import PER_BEAM, GlobalMemory, masked_mean
 from recap.nn.attention import AdditiveAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import ACTIVATIONS, Dropout, LSTMCell
 from recap.papers.up_down.settings import UpDownModel
+from recap.runs.released import Options, Release, agree, rename
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,16 +102,16 @@ class UpDown(RecurrentCaptioner[UpDownState]):
 
 # Released checkpoints: of the X-LAN code base's class (JDAI-CV/image-captioning)
 
-RULES = [
-    (r"^att_embed\.0\.", "feature_embedding."),
-    (r"^word_embed\.0\.", "word_embedding."),
-    (r"^lstm1\.", "attention_lstm."),
-    (r"^lstm2\.", "language_lstm."),
-    (r"^p_att_feats\.", "attention.key."),
-    (r"^att\.Wah\.", "attention.query."),
-    (r"^att\.alpha\.", "attention.score."),
-    (r"^logit\.", "output."),
-]
+RULES = {
+    r"^att_embed\.0\.": "feature_embedding.",
+    r"^word_embed\.0\.": "word_embedding.",
+    r"^lstm1\.": "attention_lstm.",
+    r"^lstm2\.": "language_lstm.",
+    r"^p_att_feats\.": "attention.key.",
+    r"^att\.Wah\.": "attention.query.",
+    r"^att\.alpha\.": "attention.score.",
+    r"^logit\.": "output.",
+}
 rename_official = partial(rename, rules=RULES)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -16,9 +15,6 @@ class UpDownModel(ModelConfig):
     """The Up-Down model."""
 
     implementation: ClassVar[str] = "recap.papers.up_down.model:UpDown"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"d_feature": 12, "word_activation": "relu"},
-    )
 
     kind: Literal["up_down"]
     d_model: Width = Field(1000, description="width of both LSTMs")

@@ -29,9 +29,9 @@ from recap.data.caption_files import read_texts
 from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource, read_photo
 from recap.data.tokenizer import TAGGED, TAGGER, count_kinds, kind_of, tag
-from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabulary
+from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary
 from recap.evaluation.figures import BATCH, CaptionedImages, DrawnModels
-from recap.papers.visualgpt.model import SelfResurrecting, visual_gates
+from recap.papers.visualgpt.model import gates_above, visual_gates
 from recap.papers.visualgpt.settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
 from recap.tables.colours import COLOURS
 from recap.tables.text import plain
@@ -79,19 +79,6 @@ REACH, POINTS = 5.0, 2001  # the horizontal axis goes from minus REACH to REACH
 JUMP = 0.05  # from point to point; a sigmoid rises by a 40th of it
 
 
-def gate_values(inputs: Tensor, *, tau: float, normalized: bool) -> tuple[Tensor, Tensor]:
-    """Return B_vis and B_lan [N] of Eq. 5, or of Eq. 6 if normalized, for states [N]."""
-    gates = SelfResurrecting(
-        d_model=len(inputs),
-        levels=1,
-        form="paper",
-        tau=tau,
-        activation="sigmoid",
-        normalized=normalized,
-    )
-    return gates.pair(inputs, torch.zeros_like(inputs), 0)
-
-
 def broken(gate: Tensor) -> Tensor:
     """Return the values with NaN after each jump, so that no line joins its ends."""
     jumps = gate.diff(prepend=gate[:1]).abs() > JUMP
@@ -103,15 +90,16 @@ def draw_gate_functions(
 ) -> None:
     """Draw both gates at the figure's threshold and complementary gates, plain, normalized."""
     inputs = torch.linspace(-REACH, REACH, POINTS)
+    visual = inputs.sigmoid()
     with _drawing(files["gate_functions.png"], (6.8, 3.4), math=True) as drawing:
         panels = drawing.subplots(1, 2, sharey=True)
         for axes, title, normalized in zip(
             panels, ("Self-resurrecting activation", "Normalized"), (False, True), strict=True
         ):
-            gates = gate_values(inputs, tau=figure.tau, normalized=normalized)
+            gates = gates_above(visual, tau=figure.tau, normalized=normalized)
             for gate, color, side in zip(gates, COLOURS[:2], ("vis", "lan"), strict=True):
                 axes.plot(inputs, broken(gate), color=color, linewidth=1.8, label=f"$B^{{{side}}}$")
-            gates = gate_values(inputs, tau=0.0, normalized=normalized)
+            gates = gates_above(visual, tau=0.0, normalized=normalized)
             for gate, label in zip(gates, ("complementary gates (\u03c4 = 0)", None), strict=True):
                 axes.plot(
                     inputs, gate, color="0.55", linewidth=1, linestyle="--", zorder=1, label=label
@@ -147,27 +135,22 @@ def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Pat
     """Caption all test images with a model and draw the gates behind the words."""
     (label,) = models.runs
     corpus = Corpus.read(models.corpus)
-    captions = list(
-        _captions_with_gates(models, label, sorted(corpus.captions("test")), figure.beam)
-    )
+    images = sorted(corpus.captions("test"))
+    captions = list(_captions_with_gates(models, label, images, figure.beam))
     if not any(caption.words for caption in captions):
         raise TrainingError(
             f"{models.runs[label]}: all its captions are empty, so no word has a gate; train it "
             "longer"
         )
-    drawn = (
-        generator(0, "gates")
-        .choice(len(captions), size=min(figure.count, len(captions)), replace=False)
-        .tolist()
-    )
+    count = min(figure.count, len(captions))
+    drawn = generator(0, "gates").choice(len(captions), size=count, replace=False).tolist()
     heading = "  |  ".join(filter(None, [f"Gates of {label}, first seed", models.heading]))
     write_part_scores(captions, printed=figure.printed, heading=heading, out=files)
     write_gates(captions, heading=heading, out=files)
-    images = pictures_of(models.corpus, models.image_roots)
     write_words(
         captions,
         drawn,
-        images=images,
+        images=pictures_of(models.corpus, models.image_roots),
         files=corpus.files(),
         heading=heading,
         png=files["words.png"],
@@ -186,45 +169,40 @@ def _captions_with_gates(
         )[:, None]
         with torch.no_grad():
             memory = run.model.encode(run.sources.read(batch))
-        # each [L, B, T]
+        # each [L, B, 1, T]
         visual, language = visual_gates(run.model, tokens, memory)
-        visual, language = visual[:, :, 0], language[:, :, 0]
         for index, image in enumerate(batch):
             pieces = pieces_of_words(run.vocabulary, run.captions[image])
             yield CaptionGates(
                 image,
                 [run.vocabulary.decode(run.captions[image][word]) for word in pieces],
-                [visual[:, index, word].mean(1).tolist() for word in pieces],
-                [language[:, index, word].mean(1).tolist() for word in pieces],
+                [visual[:, index, 0, word].mean(1).tolist() for word in pieces],
+                [language[:, index, 0, word].mean(1).tolist() for word in pieces],
             )
 
 
 def pieces_of_words(vocabulary: AnyVocabulary, tokens: Sequence[int]) -> list[slice]:
     """Return the tokens of each word of a caption: one, or several byte pairs."""
-    starts = list(range(len(tokens)))
-    if isinstance(vocabulary, BytePairVocabulary):
-        begins = vocabulary.begins_word
-        starts = [
-            place for place in starts if place == 0 or begins[tokens[place]] or tokens[place] == UNK
-        ]
+    begins = getattr(vocabulary, "begins_word", None)  # of byte pairs
+    starts = []
+    for place, token in enumerate(tokens):
+        if place == 0 or begins is None or begins[token] or token == UNK:
+            starts.append(place)
     return [slice(start, end) for start, end in pairwise([*starts, len(tokens)])]
 
 
 def visual_scores(captions: Sequence[CaptionGates]) -> list[list[float]]:
     """Return the visual score of each word of each caption, normalized over all to 0 .. 1."""
-    every: list[float] = []
+    last = []  # gates of the last layer
     for caption in captions:
-        every += [layers[-1] for layers in caption.visual]
-    low = min(every, default=0.0)
-    high = max(every, default=0.0)
+        last.append([layers[-1] for layers in caption.visual])
+    low = min(chain.from_iterable(last), default=0.0)
+    high = max(chain.from_iterable(last), default=0.0)
 
     def score(gate: float) -> float:
         return (gate - low) / (high - low) if high > low else 0.5
 
-    scores = []
-    for caption in captions:
-        scores.append([score(layers[-1]) for layers in caption.visual])
-    return scores
+    return [list(map(score, gates)) for gates in last]
 
 
 def write_part_scores(
@@ -250,10 +228,11 @@ def write_part_scores(
     with _bars(out["parts.png"], heading, len(shown)) as axes:
         ours = [means.get(part, 0.0) for part in shown]
         axes.barh(range(len(shown)), ours, color=COLOURS[0], label="here")
-        marks = [(printed[part], place) for place, part in enumerate(shown) if part in printed]
-        if marks:
-            values, places = zip(*marks, strict=True)
-            axes.plot(values, places, "D", color=COLOURS[1], markersize=6, label="printed")
+        if printed:
+            places = [list(shown).index(part) for part in printed]
+            axes.plot(
+                list(printed.values()), places, "D", color=COLOURS[1], markersize=6, label="printed"
+            )
             axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
         labels = [f"{part} ({words:,})" for part, words, *_ in cells]
         axes.set_yticks(range(len(shown)), labels)
@@ -281,7 +260,7 @@ def write_gates(captions: Sequence[CaptionGates], *, heading: str, out: Mapping[
         often = sorted(
             (fmean(scores), word) for word, scores in by_word.items() if len(scores) >= OFTEN
         )
-        often = often if len(often) <= 2 * LISTED else [*often[:LISTED], *often[-LISTED:]]
+        often = [*often[:LISTED], *often[LISTED:][-LISTED:]]
         ends.barh(
             [plain(word) for _, word in often], [score for score, _ in often], color=COLOURS[0]
         )
@@ -296,11 +275,8 @@ def write_gates(captions: Sequence[CaptionGates], *, heading: str, out: Mapping[
 
 def _draw_layers(axes: Axes, captions: Sequence[CaptionGates]) -> None:
     """Draw box plots of both gates by decoder layer, over all words."""
-    visual: list[list[float]] = []
-    language: list[list[float]] = []
-    for caption in captions:
-        visual += caption.visual
-        language += caption.language
+    visual = chain.from_iterable(caption.visual for caption in captions)
+    language = chain.from_iterable(caption.language for caption in captions)
     for offset, color, label, gates in (
         (-0.18, COLOURS[0], "visual gate", visual),
         (0.18, COLOURS[1], "language gate", language),
@@ -446,7 +422,8 @@ def _sentences(texts: Iterable[str]) -> Iterator[list[str]]:
     """Yield the words of each sentence of texts, capitals kept: they tell names from nouns."""
     for text in texts:
         for sentence in END.split(text):
-            if words := WORD.findall(sentence):
+            words = WORD.findall(sentence)
+            if words:
                 yield words
 
 

@@ -33,7 +33,7 @@ from torch.nn.functional import gelu, leaky_relu
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner
 from recap.models.explained import Note
-from recap.models.gpt2 import DEVIATION, Gpt2Block, Gpt2Decoder, initialize, load_pretrained
+from recap.models.gpt2 import DEVIATION, Gpt2Block, Gpt2Decoder, initialize
 from recap.models.images import Images, InputSpec
 from recap.models.state import KeyValueCache, LevelMemory, Memory, first_vectors
 from recap.models.transformer import (
@@ -42,14 +42,17 @@ from recap.models.transformer import (
     TokenLayer,
     TransformerDecoder,
     own_mask,
+    post_norm_parts,
+    xavier_matrices,
 )
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import Dropout, FeedForward, Residual, Stack
+from recap.nn.layers import Dropout, Residual, Stack
 from recap.nn.rows import Rows, key_mask
 from recap.papers.aoanet.model import AttentionOnAttention
 from recap.papers.m2.model import MemoryAttention, MeshedGate
 from recap.papers.visualgpt.settings import VisualGptModel
+from recap.runs.pretrained import load_pretrained
 
 # 4.1 Self-resurrecting activation units
 
@@ -64,8 +67,8 @@ class SelfResurrecting(nn.Module):
     """Eq. 4-6: two gates, one of which may be zero,
     weigh the state H against what L encoder levels gave for it.
 
-    Printed, `form` "paper", the gates have no parameters, and the sigmoid of the state weighs the
-    visual side:
+    Printed, `gate` "paper" of the settings, the gates have no parameters, and the sigmoid of the
+    state weighs the visual side:
 
         B_vis = sigmoid(H) 1(sigmoid(H) > tau)                                  (5)
         B_lan = (1 - sigmoid(H)) 1(1 - sigmoid(H) > tau)                        (5)
@@ -84,16 +87,14 @@ class SelfResurrecting(nn.Module):
     limit, and the training diverges (section 5.4).
     """
 
-    def __init__(
-        self, *, d_model: int, levels: int, form: str, tau: float, activation: str, normalized: bool
-    ) -> None:
+    def __init__(self, settings: VisualGptModel) -> None:
         super().__init__()
-        self.tau, self.normalized, self.activation = tau, normalized, GATES[activation]
-        self.gates = (
-            nn.ModuleList(Linear(2 * d_model, d_model) for _ in range(levels))
-            if form == "released"
-            else None
-        )
+        d_model, levels = settings.d_model, settings.encoder_layers
+        self.tau, self.normalized = settings.tau, settings.normalized
+        self.activation = GATES[settings.gate_activation]
+        self.gates: nn.ModuleList | None = None
+        if settings.gate == "released":
+            self.gates = nn.ModuleList(Linear(2 * d_model, d_model) for _ in range(levels))
         self.visual = nn.Identity()  # which `visual_gates` reads, as the next
         self.language = nn.Identity()
 
@@ -111,13 +112,18 @@ class SelfResurrecting(nn.Module):
             visual = self.activation(state)
         else:
             visual = 1 - self.activation(self.gates[level](torch.cat([state, seen], -1)))
-        language = 1 - visual
-        visual = visual * (visual > self.tau)
-        language = language * (language > self.tau)
-        if not self.normalized:
-            return visual, language
-        both = visual + language
-        return visual / both, language / both
+        return gates_above(visual, tau=self.tau, normalized=self.normalized)
+
+
+def gates_above(visual: Tensor, *, tau: float, normalized: bool) -> tuple[Tensor, Tensor]:
+    """Eq. 5, and if normalized Eq. 6: a visual gate -> B_vis and B_lan, each of its shape."""
+    language = 1 - visual
+    visual = visual * (visual > tau)
+    language = language * (language > tau)
+    if not normalized:
+        return visual, language
+    both = visual + language
+    return visual / both, language / both
 
 
 # What the ablations and baselines have in place of the gates (section 5.4 and Table 1)
@@ -142,18 +148,11 @@ class CrossFusion(nn.Module):
         self.kind = settings.fusion
         self.every_level = self.kind in ("srau", "meshed")
         self.feed_forward = self.kind != "aoa_baseline"
-        d_model, levels = settings.d_model, settings.encoder_layers
+        d_model = settings.d_model
         if self.kind == "srau":
-            self.gate: nn.Module = SelfResurrecting(
-                d_model=d_model,
-                levels=levels,
-                form=settings.gate,
-                tau=settings.tau,
-                activation=settings.gate_activation,
-                normalized=settings.normalized,
-            )
+            self.gate: nn.Module = SelfResurrecting(settings)
         elif self.kind == "meshed":
-            self.gate = MeshedGate(d_model=d_model, levels=levels)
+            self.gate = MeshedGate(d_model=d_model, levels=settings.encoder_layers)
         elif self.kind != "plain":
             self.aoa = AttentionOnAttention(
                 d_model=d_model, order=ORDER, dropout=settings.aoa_dropout
@@ -229,46 +228,35 @@ class AoaEncoderLayer(nn.Module):
     """Post-norm self-attention, then AoA(x, attended) with no feed-forward part:
     rows of [B, 1, N, D] -> the same."""
 
-    def __init__(self, *, d_model: int, heads: int, dropout: float, aoa_dropout: float) -> None:
+    def __init__(self, settings: VisualGptModel) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(d_model=d_model, heads=heads)
+        d_model = settings.d_model
+        self.attention = MultiHeadAttention(d_model=d_model, heads=settings.heads)
         self.around_attention = Residual(
-            d_model=d_model, norm="post", norm_kind="biased", dropout=dropout
+            d_model=d_model, norm="post", norm_kind="biased", dropout=settings.dropout
         )
-        self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=aoa_dropout)
+        self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=settings.aoa_dropout)
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-        y = self.around_attention(
-            x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values
-        )
-        return x.like(self.aoa(x.values, y))
+        y = x.within(self.around_attention, lambda y: self.attention.to_itself(y, attn_mask))
+        return x.like(self.aoa(x.values, y.values))
 
 
 def encoder_layer(settings: VisualGptModel) -> nn.Module:
     """Return a layer of the image encoder: "plain", "memory" (M2) or "aoa_baseline"."""
-    sizes: dict[str, int] = {"d_model": settings.d_model, "heads": settings.heads}
     if settings.encoder == "aoa_baseline":
-        return AoaEncoderLayer(**sizes, dropout=settings.dropout, aoa_dropout=settings.aoa_dropout)
-    memory = settings.encoder == "memory"
-    return EncoderLayer(
-        attention=MemoryAttention(**sizes, slots=settings.memory_slots)
-        if memory
-        else MultiHeadAttention(**sizes),
-        feed_forward=FeedForward(
-            d_model=settings.d_model,
-            d_hidden=settings.d_encoder_feed_forward,
-            activation="relu",
-            dropout=settings.dropout,
-        ),
-        residual=partial(
-            Residual,
-            d_model=settings.d_model,
-            norm="post",
-            norm_kind="biased",
-            dropout=settings.dropout,
-        ),
+        return AoaEncoderLayer(settings)
+    make: Callable[..., MultiHeadAttention] = MultiHeadAttention
+    if settings.encoder == "memory":
+        make = partial(MemoryAttention, slots=settings.memory_slots)
+    attention = make(d_model=settings.d_model, heads=settings.heads)
+    residual, feed_forward = post_norm_parts(
+        d_model=settings.d_model,
+        d_feed_forward=settings.d_encoder_feed_forward,
+        dropout=settings.dropout,
     )
+    return EncoderLayer(attention=attention, feed_forward=feed_forward(), residual=residual)
 
 
 # The model
@@ -299,23 +287,18 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
             positions=settings.positions,
             blocks=[VisualBlock(settings) for _ in range(settings.decoder_layers)],
         )
-        self._initialize(settings.initialization, settings.copy_layers)
+        self._initialize(settings)
         if settings.pretrained and inputs.weights is not None:
-            load_pretrained(
-                self.decoder, inputs.weights, inputs.vocabulary, source=settings.weights
-            )
+            load_pretrained(self.decoder, inputs.weights, inputs.vocabulary)
 
-    def _initialize(self, initialization: str, copy_layers: bool) -> None:  # noqa: C901
+    def _initialize(self, settings: VisualGptModel) -> None:
         """Draw the random weights; what pretrained weights do not bring keeps them."""
         blocks: Stack[VisualBlock] = self.decoder.blocks
-        drawn: list[nn.Module] = [self.feature_embedding, self.encoder]
-        if initialization == "xavier":
-            drawn.append(self.decoder)
-        for module in drawn:
-            for parameter in module.parameters():
-                if parameter.dim() > 1:
-                    nn.init.xavier_uniform_(parameter)
-        if initialization != "xavier":
+        xavier_matrices(self.feature_embedding)
+        xavier_matrices(self.encoder)
+        if settings.initialization == "xavier":
+            xavier_matrices(self.decoder)
+        else:
             gates = [deepcopy(block.fusion.state_dict()) for block in blocks]
             initialize(self.decoder)
             for block, gate in zip(blocks, gates, strict=True):
@@ -323,8 +306,8 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
                 for linear in (block.cross.query, block.cross.key, block.cross.value):
                     nn.init.xavier_uniform_(linear.weight)
                 nn.init.normal_(block.cross.output.weight, std=DEVIATION)
-        if copy_layers:
-            for block in list(blocks)[1:]:
+        if settings.copy_layers:
+            for block in blocks:
                 block.load_state_dict(blocks[0].state_dict())
 
     def encode(self, images: Images) -> LevelMemory:
@@ -348,9 +331,10 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         """Token ids [...] and their positions -> [..., D]."""
         return self.decoder.embed(tokens, positions)
 
-    def check_length(self, tokens: int) -> None:
-        """Refuse captions that are longer than the table of positions."""
-        self.decoder.check_length(tokens)
+    @property
+    def longest(self) -> int:
+        """The learned positions."""
+        return self.decoder.position_embedding.num_embeddings
 
     def norm(self, x: Tensor) -> Tensor:
         """Output of the last block [..., D] -> hidden [..., D]."""

@@ -8,39 +8,36 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.gpt2 import rename_gpt2
-from recap.models.released import BUFFERS, Options, Release, layers, rename
 from recap.papers.m2.released import LAYER_RULES
+from recap.runs.pretrained import rename_gpt2
+from recap.runs.released import BUFFERS, Options, Release, layers, rename
 
-ENCODER = [  # that of the released M2, and the AoA Transformer's
-    *LAYER_RULES,
-    (r"^encoder\.layers\.(\d+)\.aoa_layer\.0\.", r"encoder.\1.aoa.linear."),
-]
-BLOCK = [
-    (r"^h\.(\d+)\.", r"decoder.blocks.\1."),
-    (r"\.enc_dec_attn\.fc_q\.", ".cross.query."),
-    (r"\.enc_dec_attn\.fc_k\.", ".cross.key."),
-    (r"\.enc_dec_attn\.fc_v\.", ".cross.value."),
-    (r"\.enc_dec_attn\.c_proj\.", ".cross.output."),
-    (r"\.(?:enc_dec_attn\.)?aoa_layer\.0\.", ".fusion.aoa.linear."),
-    *((rf"\.fc_alpha{level + 1}\.", f".fusion.gate.gates.{level}.") for level in range(3)),
-]
+ENCODER = {  # that of the released M2, and the AoA Transformer's
+    **LAYER_RULES,
+    r"^encoder\.layers\.(\d+)\.aoa_layer\.0\.": r"encoder.\1.aoa.linear.",
+}
+BLOCK = {
+    r"^h\.(\d+)\.": r"decoder.blocks.\1.",
+    r"\.enc_dec_attn\.fc_q\.": ".cross.query.",
+    r"\.enc_dec_attn\.fc_k\.": ".cross.key.",
+    r"\.enc_dec_attn\.fc_v\.": ".cross.value.",
+    r"\.enc_dec_attn\.c_proj\.": ".cross.output.",
+    r"\.(?:enc_dec_attn\.)?aoa_layer\.0\.": ".fusion.aoa.linear.",
+    r"\.fc_alpha1\.": ".fusion.gate.gates.0.",
+    r"\.fc_alpha2\.": ".fusion.gate.gates.1.",
+    r"\.fc_alpha3\.": ".fusion.gate.gates.2.",
+}
 # parts of a block that GPT-2 does not have
 ADDED = re.compile(r"h\.\d+\.(enc_dec_attn|fc_alpha\d|aoa_layer)\.")
 # What no forward pass reads; the square matrices of the decoder have 21.3 M numbers.
-UNUSED = [
-    (
-        r"h\.\d+\.enc_dec_attn\.c_attn\.(weight|bias)$",
-        "a matrix that its forward pass does not use",
-    ),
-    (
-        r"mhatt\.attention\.c_attn_(query|key|value)\.(weight|bias)$",
-        "a matrix that its forward pass does not use",
-    ),
-    (r"h\.\d+\.(attn|enc_dec_attn)\.(bias|masked_bias)$", "a causal mask, which is computed"),
-    (r"lm_head\.(decoder\.)?weight$", "the word table under its second name"),
-    BUFFERS,
-]
+NOT_USED = "a matrix that its forward pass does not use"
+UNUSED = {
+    r"h\.\d+\.enc_dec_attn\.c_attn\.(weight|bias)$": NOT_USED,
+    r"mhatt\.attention\.c_attn_(query|key|value)\.(weight|bias)$": NOT_USED,
+    r"h\.\d+\.(attn|enc_dec_attn)\.(bias|masked_bias)$": "a causal mask, which is computed",
+    r"lm_head\.(decoder\.)?weight$": "the word table under its second name",
+    **BUFFERS,
+}
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from recap.data.tokenizer import parts_of_speech
-from recap.settings.base import Layers, Probability, Width, omitted_at_default
+from recap.settings.base import Layers, Probability, Width, omitted_at_default, reject_if
 from recap.settings.figures import FIGURES, ModelFigure
 from recap.settings.kinds import OneOf
 from recap.settings.models import MODELS, WithPaddedVectors
@@ -22,15 +22,6 @@ class VisualGptModel(WithPaddedVectors):
     """GPT-2 with cross-attention to an image encoder, joined by SRAU or another way."""
 
     implementation: ClassVar[str] = "recap.papers.visualgpt.model:VisualGpt"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"gate": "paper"},
-        {"normalized": True},
-        {"gate_activation": "gelu"},
-        {"fusion": "plain"},
-        {"fusion": "meshed", "encoder": "memory"},
-        {"fusion": "aoa"},
-        {"fusion": "aoa_baseline", "encoder": "aoa_baseline"},
-    )
 
     kind: Literal["visual_gpt"]
     d_model: Width = 768
@@ -90,13 +81,10 @@ class VisualGptModel(WithPaddedVectors):
     cross_dropout: Probability = Field(0.2, description="on the weights of the cross-attention")
     aoa_dropout: Probability = Field(0.2, description="in attention on attention")
 
-    @model_validator(mode="after")
-    def _one_gate_is_open(self) -> Self:
-        if self.normalized and self.tau >= 0.5:
-            raise ValueError(
-                f"normalized gates need a tau below 0.5, not {self.tau}: both could be zero"
-            )
-        return self
+    _one_gate_is_open = reject_if(
+        lambda model: model.normalized and model.tau >= 0.5,
+        "normalized gates need a tau below 0.5, not {tau}: both could be zero",
+    )
 
     @classmethod
     def example(cls) -> Self:

@@ -31,7 +31,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -43,14 +42,13 @@ from recap.models.base import Captioner, token_mask
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import PER_BEAM, GlobalMemory, KeyValueCache, State, masked_mean
+from recap.models.transformer import LayerCache, post_norm_parts
 from recap.nn.attention import AdditiveAttention, Attention, KeyValue
 from recap.nn.fast import Linear, as_autocast, fast, multiplied, product
 from recap.nn.layers import (
     ACTIVATIONS,
     Dropout,
-    FeedForward,
     LSTMCell,
-    Residual,
     Stack,
     dropout_mask,
     sinusoid_table,
@@ -74,13 +72,14 @@ CELU_ALPHA = 1.3  # scale of the exponential units, as released
 class Projection(nn.Module):
     """s(W x) of Eq. 2 and 6, then a group norm with one group per head: [..., D] -> [..., D]."""
 
-    def __init__(self, *, d_model: int, heads: int, activation_name: str, alpha: float) -> None:
+    def __init__(self, settings: XLinearSizes) -> None:
         super().__init__()
-        self.linear = Linear(d_model, d_model)
-        self.activation = (
-            nn.ReLU() if activation_name == "relu" else ACTIVATIONS[activation_name](alpha)
-        )
-        self.norm = nn.GroupNorm(heads, d_model)
+        self.linear = Linear(settings.d_model, settings.d_model)
+        if settings.activation == "relu":
+            self.activation: nn.Module = nn.ReLU()
+        else:
+            self.activation = ACTIVATIONS[settings.activation](settings.alpha)
+        self.norm = nn.GroupNorm(settings.heads, settings.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]; every vector is normalized by itself."""
@@ -116,37 +115,29 @@ class XLinear(Attention):
     (`recap.models.explained`).
     """
 
-    def __init__(
-        self,
-        *,
-        d_model: int,
-        heads: int,
-        d_joint: int,
-        activation_name: str = "celu",
-        alpha: float = CELU_ALPHA,
-        dropout: float = 0.1,
-    ) -> None:
+    def __init__(self, settings: XLinearSizes) -> None:
         super().__init__()
-        width = d_model // heads
-        self.heads = heads
-        projection = partial(
-            Projection, d_model=d_model, heads=heads, activation_name=activation_name, alpha=alpha
-        )
-        self.query_key = projection()  # W_q^k
-        self.key = projection()  # W_k
-        self.query_value = projection()  # W_q^v
-        self.value = projection()  # W_v
+        self.heads = settings.heads
+        width, d_joint = settings.d_model // settings.heads, settings.d_joint
+        self.query_key = Projection(settings)  # W_q^k
+        self.key = Projection(settings)  # W_k
+        self.query_value = Projection(settings)  # W_q^v
+        self.value = Projection(settings)  # W_v
         self.joint = nn.Linear(width, d_joint)  # W_B^k
         self.spatial = nn.Linear(d_joint, 1)  # W_b
         self.channel = nn.Linear(d_joint, width)  # W_e
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(settings.joint_dropout)
         self.weights = nn.Identity()
 
     def key_value(self, source: Rows) -> KeyValue:
         """Project rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
-        return source.map(self.key).split_heads(self.heads), source.map(self.value).split_heads(
-            self.heads
-        )
+        key = source.map(self.key)
+        value = source.map(self.value)
+        return key.split_heads(self.heads), value.split_heads(self.heads)
+
+    def summarized(self, g: Tensor, x: Tensor, attn_mask: Tensor) -> Tensor:
+        """Attend with a vector of each image to its others: [B, 1, 1, D], [B, 1, N, D] -> as g."""
+        return self(Rows(g), self.key_value(Rows(x)), attn_mask=attn_mask).values
 
     def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
         """Attend, as `Attention.forward`."""
@@ -161,29 +152,14 @@ class XLinear(Attention):
         heads = query.map(self.query_key).split_heads(self.heads)
         q = captions_to_queries(heads, shared)  # [B', H, R, K]
         pooling = self.joint.weight, self.joint.bias, self.spatial.weight[0], mean_weights
-        # Eq. 2-4
-        scores, mean = bilinear_pool(
-            q, k, *pooling, dropout=self.dropout.p if self.training else 0.0
-        )
+        dropout = self.dropout.p if self.training else 0.0
+        scores, mean = bilinear_pool(q, k, *pooling, dropout=dropout)  # Eq. 2-4
         scores = scores + self.spatial.bias  # [B', H, R, N]; the mean is [B', H, R, J]
         spatial_weights = scores.masked_fill(~mask, MASKED_SCORE).softmax(-1)  # Eq. 3
         q = captions_to_queries(query.map(self.query_value).split_heads(self.heads), shared)
         attended = q * (spatial_weights.to(v.dtype) @ v) * self.channel(mean).sigmoid()  # Eq. 5-6
         self.weights(queries_to_captions(spatial_weights, captions, shared))
         return query.merge_heads(queries_to_captions(attended, captions, shared))
-
-
-def x_linear(settings: XLinearSizes) -> partial[XLinear]:
-    """Return what makes the blocks of a model, one like the other."""
-    return partial(
-        XLinear,
-        d_model=settings.d_model,
-        heads=settings.heads,
-        d_joint=settings.d_joint,
-        activation_name=settings.activation,
-        alpha=settings.alpha,
-        dropout=settings.joint_dropout,
-    )
 
 
 class FeatureMix(nn.Module):
@@ -193,11 +169,11 @@ class FeatureMix(nn.Module):
     x_i <- norm(dropout(ReLU(W [g ; x_i])) + x_i)
     """
 
-    def __init__(self, *, d_model: int, dropout: float) -> None:
+    def __init__(self, settings: XLinearSizes) -> None:
         super().__init__()
-        self.linear = Linear(2 * d_model, d_model)
-        self.dropout = Dropout(dropout)
-        self.norm = nn.LayerNorm(d_model)
+        self.linear = Linear(2 * settings.d_model, settings.d_model)
+        self.dropout = Dropout(settings.mix_dropout)
+        self.norm = nn.LayerNorm(settings.d_model)
 
     def forward(self, g: Tensor, x: Tensor) -> Tensor:
         """[B, C, 1 or N, D] and [B, C, N, D], or both packed -> as x.
@@ -215,14 +191,13 @@ class FeatureMix(nn.Module):
 class XLanEncoder(nn.Module):
     """Stacked X-Linear blocks over the regions, queried by the last output (Eq. 7-8, 10)."""
 
-    def __init__(
-        self, *, d_model: int, blocks: list[XLinear], dropout: float, mix_dropout: float
-    ) -> None:
+    def __init__(self, settings: XLanModel) -> None:
         super().__init__()
-        self.blocks = Stack[XLinear](blocks)
-        self.mixes = nn.ModuleList(FeatureMix(d_model=d_model, dropout=mix_dropout) for _ in blocks)
-        self.dropout = Dropout(dropout)
-        self.projection = Linear((len(blocks) + 1) * d_model, d_model)
+        d_model, blocks = settings.d_model, settings.encoder_layers
+        self.blocks = Stack[XLinear](XLinear(settings) for _ in range(blocks))
+        self.mixes = nn.ModuleList(FeatureMix(settings) for _ in range(blocks))
+        self.dropout = Dropout(settings.attention_dropout)
+        self.projection = Linear((blocks + 1) * d_model, d_model)
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, regions: Tensor, mask: Tensor) -> GlobalMemory:
@@ -232,8 +207,7 @@ class XLanEncoder(nn.Module):
         g = masked_mean(regions, mask)[:, None, None]  # [B, 1, 1, D]
         summaries = [g]
         for block, mix in zip(self.blocks, self.mixes, strict=True):
-            # Eq. 7
-            g = self.dropout(block(Rows(g), block.key_value(Rows(x)), attn_mask=attn_mask).values)
+            g = self.dropout(block.summarized(g, x, attn_mask))  # Eq. 7
             x = mix(g, x)  # Eq. 8
             summaries.append(g)
         summary = self.norm(self.projection(torch.cat(summaries, -1)))  # Eq. 10
@@ -260,27 +234,18 @@ class XLan(ContextCaptioner):
 
     def __init__(self, inputs: InputSpec, settings: XLanModel) -> None:
         super().__init__()
-        d_model = settings.d_model
-        block = x_linear(settings)
-        self.d_model = d_model
+        self.d_model = d_model = settings.d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(settings.feature_dropout)
-        self.encoder = XLanEncoder(
-            d_model=d_model,
-            blocks=[block() for _ in range(settings.encoder_layers)],
-            dropout=settings.attention_dropout,
-            mix_dropout=settings.mix_dropout,
-        )
+        self.encoder = XLanEncoder(settings)
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.word_dropout = Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
-        self.attention: XLinear | AdditiveAttention = (
-            block()
-            if settings.decoder_attention == "x_linear"
-            else AdditiveAttention(
-                d_query=d_model, d_source=d_model, d_hidden=settings.heads * settings.d_joint
-            )
-        )
+        if settings.decoder_attention == "x_linear":
+            self.attention: Attention = XLinear(settings)
+        else:
+            width = settings.heads * settings.d_joint
+            self.attention = AdditiveAttention(d_query=d_model, d_source=d_model, d_hidden=width)
         self.attention_dropout = Dropout(settings.attention_dropout)
         self.attended = AttendedState(d_model=d_model)
         self.context_dropout = Dropout(settings.context_dropout)
@@ -324,17 +289,16 @@ MAX_POSITIONS = 128  # maximum tokens per caption
 class Update(nn.Module):
     """x <- feed_forward(mix(g, x)), with a residual and a norm around each."""
 
-    def __init__(
-        self, *, d_model: int, d_feed_forward: int, dropout: float, mix_dropout: float
-    ) -> None:
+    def __init__(self, settings: XTransformerModel) -> None:
         super().__init__()
-        self.mix = FeatureMix(d_model=d_model, dropout=mix_dropout)
-        self.feed_forward = FeedForward(
-            d_model=d_model, d_hidden=d_feed_forward, activation="relu", dropout=dropout
+        residual, feed_forward = post_norm_parts(
+            d_model=settings.d_model,
+            d_feed_forward=settings.d_feed_forward,
+            dropout=settings.dropout,
         )
-        self.around_feed_forward = Residual(
-            d_model=d_model, norm="post", norm_kind="biased", dropout=dropout
-        )
+        self.mix = FeatureMix(settings)
+        self.feed_forward = feed_forward()
+        self.around_feed_forward = residual()
 
     def forward(self, g: Tensor, x: Tensor) -> Tensor:
         """[B, C, 1 or N, D] and [B, C, N, D] -> [B, C, N, D]."""
@@ -344,17 +308,15 @@ class Update(nn.Module):
 class XEncoderLayer(nn.Module):
     """g <- block(g, x); x <- update(g, x)."""
 
-    def __init__(self, *, block: XLinear, update: Update, dropout: float) -> None:
+    def __init__(self, settings: XTransformerModel) -> None:
         super().__init__()
-        self.block = block
-        self.update = update
-        self.dropout = Dropout(dropout)
+        self.block = XLinear(settings)
+        self.update = Update(settings)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, g: Tensor, x: Tensor, attn_mask: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 1, 1, D], [B, 1, N, D] and a mask [B, 1, 1, N] -> new g and x."""
-        g = self.dropout(
-            self.block(Rows(g), self.block.key_value(Rows(x)), attn_mask=attn_mask).values
-        )
+        g = self.dropout(self.block.summarized(g, x, attn_mask))
         return g, self.update(g, x)
 
 
@@ -364,33 +326,35 @@ class XDecoderLayer(nn.Module):
     The last layer has no update of the tokens (`update` None).
     """
 
-    def __init__(
-        self, *, d_model: int, words: XLinear, image: XLinear, update: Update | None, dropout: float
-    ) -> None:
+    def __init__(self, settings: XTransformerModel, *, last: bool) -> None:
         super().__init__()
-        self.words = words  # of the tokens so far
-        self.image = image
-        self.update = update
-        self.words_norm = nn.LayerNorm(d_model)
-        self.image_norm = nn.LayerNorm(d_model)
-        self.dropout = Dropout(dropout)
+        self.words = XLinear(settings)  # of the tokens so far
+        self.image = XLinear(settings)
+        self.update = None if last else Update(settings)
+        self.words_norm = nn.LayerNorm(settings.d_model)
+        self.image_norm = nn.LayerNorm(settings.d_model)
+        self.dropout = Dropout(settings.decoder_dropout)
 
     def forward(
         self,
         g: Rows,
         x: Rows,
-        *,
-        tokens: KeyValue,
-        self_mask: Tensor,
         image: KeyValue,
+        self_mask: Tensor,
         cross_mask: Tensor,
+        past: LayerCache | None = None,
     ) -> tuple[Rows, Rows]:
         """Rows g and x of T tokens [B, C, T, D] -> new g and x; the last layer returns x as it is.
 
-        `tokens` are keys and values of all tokens so far, from the block `words`, their mask is
-        broadcastable to [B, C, T, tokens so far]; `image` are those of the image, from the block
-        `image`, with its mask [B, 1, 1, N].
+        `image` are keys and values of the image, from the block `image`, with its mask [B, 1, 1,
+        N]; that of the tokens so far, `past` among them, is broadcastable to [B, C, T, tokens so
+        far].
         """
+        tokens = self.words.key_value(x)
+        if past is not None:
+            past.cache.append(past.layer, tokens)
+            # pairs are costly here, so that a beam's copies pay
+            tokens = past.cache.per_beam(past.layer)
         y = x.values + self.dropout(self.words(g, tokens, attn_mask=self_mask).values)
         attended = self.image(x.like(self.words_norm(y)), image, attn_mask=cross_mask).values
         g = x.like(self.image_norm(y + self.dropout(attended)))
@@ -429,40 +393,25 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
     def __init__(self, inputs: InputSpec, settings: XTransformerModel) -> None:
         super().__init__()
         d_model = settings.d_model
-        block = x_linear(settings)
-        update = partial(
-            Update,
-            d_model=d_model,
-            d_feed_forward=settings.d_feed_forward,
-            dropout=settings.dropout,
-            mix_dropout=settings.mix_dropout,
-        )
         self.max_vectors, self.d_model = settings.max_vectors, d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
         self.feature_dropout = Dropout(settings.feature_dropout)
         self.dropout = Dropout(settings.dropout)
         self.encoder = Stack[XEncoderLayer](
-            XEncoderLayer(block=block(), update=update(), dropout=settings.dropout)
-            for _ in range(settings.encoder_layers)
+            XEncoderLayer(settings) for _ in range(settings.encoder_layers)
         )
         self.global_projection = Linear((settings.encoder_layers + 1) * d_model, d_model)
         self.global_norm = nn.LayerNorm(d_model)
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32))
+        self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model))
         self.word_norm = nn.LayerNorm(d_model)
         self.word_dropout = Dropout(settings.word_dropout)
         self.image_side = CeluNorm(d_model)
         self.word_side = CeluNorm(d_model)
         self.decoder = Stack[XDecoderLayer](
-            XDecoderLayer(
-                d_model=d_model,
-                words=block(),
-                image=block(),
-                update=update() if index < settings.decoder_layers else None,
-                dropout=settings.decoder_dropout,
-            )
-            for index in range(1, settings.decoder_layers + 1)
+            XDecoderLayer(settings, last=layer == settings.decoder_layers)
+            for layer in range(1, settings.decoder_layers + 1)
         )
         self.read_off = Linear((settings.decoder_layers + 1) * d_model, 2 * d_model)
         self.output_norm = nn.LayerNorm(d_model)
@@ -500,18 +449,11 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         branch = Rows.pack(self.image_side(memory.summary)[:, None, None].expand_as(x), index)
         g = branch.like(self.dropout(branch.values * self.word_side(Rows.pack(mean, index).values)))
         rows = Rows.pack(x, index)
+        cross_mask = key_mask(memory.mask)
         summaries = [g.values]
         for layer in self.decoder:
             image = layer.image.key_value(Rows(memory.values[:, None]))
-            own = layer.words.key_value(rows)
-            g, rows = layer(
-                g,
-                rows,
-                tokens=own,
-                self_mask=self_mask,
-                image=image,
-                cross_mask=key_mask(memory.mask),
-            )
+            g, rows = layer(g, rows, image, self_mask, cross_mask)
             summaries.append(g.values)
         return self._readout(summaries)
 
@@ -520,11 +462,9 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
 
         Padding takes part in pairs of tokens only.
         """
-        return (
-            self.decode(tokens, memory, index)
-            if fast()
-            else super().decode_words(tokens, index, memory)
-        )
+        if not fast():
+            return super().decode_words(tokens, index, memory)
+        return self.decode(tokens, memory, index)
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the image blocks pass their weights; see `recap.models.explained`."""
@@ -562,16 +502,8 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         self_mask = key_mask(mask)
         cross_mask = key_mask(state.memory.mask)
         for index, layer in enumerate(self.decoder):
-            cache.append(index, layer.words.key_value(x))
-            own = cache.per_beam(index)  # pairs are costly here, so that a beam's copies pay
-            g, x = layer(
-                g,
-                x,
-                tokens=own,
-                self_mask=self_mask,
-                image=state.image[index],
-                cross_mask=cross_mask,
-            )
+            past = LayerCache(cache, index)
+            g, x = layer(g, x, state.image[index], self_mask, cross_mask, past)
             summaries.append(g.values)
         log_probabilities = self.log_probabilities(self._readout(summaries)[:, :, 0])
         return log_probabilities, replace(
@@ -603,9 +535,9 @@ def bilinear_pool(
 ) -> tuple[Tensor, Tensor]:
     """As `plain_bilinear_pool`, a few images at a time: q * k and B' stay in the CPU's cache."""
     inputs = as_autocast(q.contiguous(), k.contiguous(), *pooling)
-    return (
-        _Pool.apply(*inputs, dropout) if fast() else plain_bilinear_pool(*inputs, dropout=dropout)
-    )
+    if not fast():
+        return plain_bilinear_pool(*inputs, dropout=dropout)
+    return _Pool.apply(*inputs, dropout)
 
 
 class _Pool(torch.autograd.Function):

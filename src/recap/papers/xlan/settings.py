@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat
 
@@ -30,10 +29,6 @@ class XLanModel(XLinearSizes):
     """X-LAN and the variants of its ablation."""
 
     implementation: ClassVar[str] = "recap.papers.xlan.model:XLan"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"encoder_layers": 0, "decoder_attention": "conventional"},
-        {"activation": "relu"},
-    )
 
     kind: Literal["xlan"]
     d_model: Width = 1024

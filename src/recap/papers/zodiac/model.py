@@ -46,10 +46,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from recap.core.errors import ConfigError
 from recap.models.base import token_mask
 from recap.models.images import Images, InputSpec
-from recap.models.released import SINUSOID, Options, Release, rename_annotated
 from recap.models.state import PER_BEAM, KeyValueCache, Memory
 from recap.models.transformer import (
     DecoderLayer,
@@ -64,6 +62,7 @@ from recap.nn.layers import ACTIVATIONS, dropout
 from recap.nn.rows import Rows, key_mask, shared_product
 from recap.papers.transformer.model import Transformer, annotated_settings
 from recap.papers.zodiac.settings import ZodiacModel
+from recap.runs.released import SINUSOID, Options, Release, rename_annotated
 
 
 def refined_map(
@@ -128,26 +127,18 @@ class ZodiacMultiHead(Attention):
     """ZoDIAC multi-head attention (Eq. 10-12):
     five projections with biases, inputs activated before them.
 
-    `gate` is phi of Eq. 8: sigmoid, tanh, or none (intensity = zeta). With gate none and zeta 0
-    nothing is injected: the intensity is 1. `dropout` is on the attended values (Eq. 3), not on the
-    weights; gelu False removes every G.
+    `gate` of the settings is phi of Eq. 8: sigmoid, tanh, or none (intensity = zeta). With gate
+    none and zeta 0 nothing is injected: the intensity is 1. Dropout is on the attended values (Eq.
+    3), not on the weights; gelu False removes every G. `scope` is what one RAP is averaged over.
     """
 
-    def __init__(
-        self,
-        *,
-        d_model: int,
-        heads: int,
-        gate: str,
-        zeta: float,
-        scope: str,
-        dropout: float,
-        gelu: bool,
-    ) -> None:
+    def __init__(self, settings: ZodiacModel, scope: str) -> None:
         super().__init__()
-        self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout
-        self.gate = None if gate == "none" else ACTIVATIONS[gate]()
-        self.gelu: Callable[[Tensor], Tensor] = ACTIVATIONS["gelu" if gelu else "none"]()
+        d_model = settings.d_model
+        self.heads, self.zeta, self.scope = settings.heads, settings.zeta, scope
+        self.dropout = settings.zodiac_dropout
+        self.gate = None if settings.gate == "none" else ACTIVATIONS[settings.gate]()
+        self.gelu: Callable[[Tensor], Tensor] = ACTIVATIONS["gelu" if settings.gelu else "none"]()
         self.query = Linear(d_model, d_model)
         self.intensity_query = Linear(d_model, d_model)
         self.key = Linear(d_model, d_model)
@@ -155,12 +146,11 @@ class ZodiacMultiHead(Attention):
         self.output = Linear(d_model, d_model)
         self.weights = nn.Identity()  # of a word's attention, without the intensity
 
-    def key_value(self, source: Rows, value_source: Rows | None = None) -> KeyValue:
+    def key_value(self, source: Rows) -> KeyValue:
         """Project and activate what is attended to:
         rows of [B, C or 1, N, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
-        key_input = source.map(self.gelu)
-        value_input = key_input if value_source is None else value_source.map(self.gelu)
-        return self.activated(self.key, key_input), self.activated(self.value, value_input)
+        x = source.map(self.gelu)
+        return self.activated(self.key, x), self.activated(self.value, x)
 
     def activated(self, linear: nn.Module, x: Rows) -> Tensor:
         """G(W G(x)) of Eq. 2-4 and 10, given G(x): rows of [B, C, T, D] -> [B, C, H, T, K]."""
@@ -223,7 +213,6 @@ class ZodiacDecoderLayer(DecoderLayer):
         cross_mask: Any,
         past: LayerCache | None = None,
         below: Any = (),
-        **others: Any,
     ) -> tuple[Rows, Any]:
         """As `DecoderLayer.forward`; what both attentions have averaged over is remembered."""
         own_pool, cross_pool = (None, None) if past is None else past.layer_state
@@ -251,16 +240,9 @@ class Zodiac(Transformer):
         rap_scope = settings.rap_scope
 
         def attention(place: str) -> ZodiacMultiHead:
-            scope = "head" if rap_scope == "printed" else rap_scope
-            return ZodiacMultiHead(
-                d_model=settings.d_model,
-                heads=settings.heads,
-                gate=settings.gate,
-                zeta=settings.zeta,
-                scope="prefix" if rap_scope == "head" and place != "encoder" else scope,
-                dropout=settings.zodiac_dropout,
-                gelu=settings.gelu,
-            )
+            if rap_scope == "head" and place != "encoder":
+                return ZodiacMultiHead(settings, "prefix")
+            return ZodiacMultiHead(settings, "head" if rap_scope == "printed" else rap_scope)
 
         super().__init__(
             inputs, settings, make_attention=attention, make_decoder_layer=ZodiacDecoderLayer
@@ -331,19 +313,14 @@ GATES = {"zodiac-sigmoid": "sigmoid", "zodiac-tanh": "tanh"}
 
 def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
     """Return the settings of the ZoDIAC that tensors belong to; its gate is in no tensor."""
-    name = options.get("caption_model", "zodiac-sigmoid")
-    if name not in GATES:
-        raise ConfigError(
-            f"the option caption_model is {name!r}, which is no ZoDIAC; known are: "
-            f"{', '.join(GATES)}"
-        )
+    gate = GATES[options.get("caption_model", "zodiac-sigmoid")]
     sizes = annotated_settings(tensors, options)
-    return {"kind": "zodiac", **sizes, "gate": GATES[name], "rap_scope": "as_released"}
+    return {"kind": "zodiac", **sizes, "gate": gate, "rap_scope": "as_released"}
 
 
 RELEASE = Release(
     rename=rename_official,
     settings=released_settings,
     decoding={"beam": 5, "max_length": 20, "batch_size": 20},
-    unused=[SINUSOID],
+    unused=SINUSOID,
 )

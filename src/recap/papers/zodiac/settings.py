@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,13 +17,6 @@ class ZodiacModel(TransformerSizes):
     """The Transformer with ZoDIAC attention (refined attention times an injected intensity)."""
 
     implementation: ClassVar[str] = "recap.papers.zodiac.model:Zodiac"
-    # Other values of rap_scope break the contract on purpose;
-    # tests/unit/papers/zodiac tests what they keep.
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"gate": "tanh"},
-        {"gate": "none", "zeta": 0.0},
-        {"gelu": False, "feed_forward_activation": "relu"},
-    )
 
     kind: Literal["zodiac"]
     gate: Literal["sigmoid", "tanh", "none"] = "sigmoid"
@@ -44,18 +37,6 @@ class ZodiacModel(TransformerSizes):
     feed_forward_activation: Literal["none", "relu", "gelu"] = Field(
         "none", description="released code: none"
     )
-
-    @classmethod
-    def example(cls) -> Self:
-        """As the Transformer's."""
-        return cls(
-            kind="zodiac",
-            d_model=16,
-            heads=2,
-            d_feed_forward=24,
-            encoder_layers=2,
-            decoder_layers=2,
-        )
 
     @property
     def unused_parameters(self) -> Sequence[str]:

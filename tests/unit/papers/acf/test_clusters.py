@@ -6,7 +6,7 @@ from torch import nn
 
 from helpers.model_cases import N, T, built, log_probabilities, random_images, random_tokens
 from helpers.refusals import refused
-from recap.core.errors import ConfigError
+from recap.core.errors import ConfigError, DataError
 from recap.models.images import Images, Stream
 from recap.nn.rows import Rows
 from recap.papers.acf.model import GridClusters, LineClusters, Window, region_cells
@@ -14,12 +14,13 @@ from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.settings import TransformerModel
 from recap.settings.params import validate
 
-PAPER = {"norm": "biased", "context": "exclusive_mean", "self_factor": False}
-GRID = PAPER | {"rate": 1, "height": None, "box": "bounding_box", "share_directions": True}
-
 
 def config(**changes):
     return AcfModel.model_validate({**AcfModel.example().model_dump(), **changes})
+
+
+def sized(**changes):
+    return AcfModel(kind="acf", d_model=8, heads=1, **changes)
 
 
 def matrices(model, images, tokens):
@@ -45,9 +46,9 @@ def matrices(model, images, tokens):
 def test_gradients_are_finite_in_float32_for_extreme_scores(stacking, kind, shift):
     torch.manual_seed(0)
     if kind == "line":
-        layers = [LineClusters(d_model=8, rate=1, stacking=stacking, **PAPER) for _ in range(3)]
+        layers = [LineClusters(sized(stacking=stacking), rate=1) for _ in range(3)]
     else:
-        layers = [GridClusters(d_model=8, stacking=stacking, **GRID) for _ in range(3)]
+        layers = [GridClusters(sized(stacking=stacking, sampling_rate=1)) for _ in range(3)]
     x = torch.randn(1, 1, 576, 8, requires_grad=True)
     carried, total = (), 0.0
     for layer in layers:
@@ -125,7 +126,7 @@ def test_clusters_of_regions_do_not_depend_on_dummies(regions):
     assert sorted(cells[cells < 50].tolist()) == list(range(regions))
     real = (cells < 50)[0]
     torch.manual_seed(0)
-    module = GridClusters(d_model=8, stacking="clusters", **(GRID | {"height": 6}))
+    module = GridClusters(sized(sampling_rate=1, layout="regions", region_rows=6))
     found = []
     for dummy in (0.0, 100.0):
         laid_out = torch.cat([values, torch.full((1, 1, 8), dummy)], 1)[0, cells]
@@ -135,7 +136,7 @@ def test_clusters_of_regions_do_not_depend_on_dummies(regions):
 
 def test_vectors_that_are_no_grid_are_refused():
     model = built(config())
-    with pytest.raises(ValueError, match="a square grid, but an image has 8 vectors"):
+    with pytest.raises(DataError, match="an image has 8 vectors"):
         model.encode(
             Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool))
         )

@@ -16,7 +16,8 @@ from recap.data.corpus import Caption, write_corpus
 from recap.data.vocabulary import UNK, Vocabulary, load_byte_pairs
 from recap.evaluation.figures import DrawnModels, write_figure
 from recap.papers.visualgpt import figures
-from recap.papers.visualgpt.figures import CaptionGates, gate_values, pieces_of_words, write_gates
+from recap.papers.visualgpt.figures import CaptionGates, pieces_of_words, write_gates
+from recap.papers.visualgpt.model import gates_above
 from recap.papers.visualgpt.settings import PartsOfSpeechFigure
 from recap.settings.figures import AttentionFigure
 from rehearsal.hub import write_byte_pairs
@@ -74,13 +75,12 @@ def test_a_word_has_one_gate_whether_it_is_one_token_or_several(tmp_path):
 
 
 def test_the_gates_are_those_of_equations_5_and_6():
-    visual, language = gate_values(
-        torch.tensor([-3.0, -1.0, 0.0, 1.0, 3.0]), tau=0.2, normalized=False
-    )
+    states = torch.tensor([-3.0, -1.0, 0.0, 1.0, 3.0])
+    visual, language = gates_above(states.sigmoid(), tau=0.2, normalized=False)
     low, high = (1 / (1 + math.exp(-x)) for x in (1.0, 3.0))
     assert visual.tolist() == pytest.approx([0, 1 - low, 0.5, low, high])
     assert language.tolist() == pytest.approx([high, low, 0.5, 1 - low, 0])
-    visual, language = gate_values(torch.tensor([-3.0, -1.0, 3.0]), tau=0.2, normalized=True)
+    visual, language = gates_above(states[[0, 1, 4]].sigmoid(), tau=0.2, normalized=True)
     assert visual.tolist() == pytest.approx([0, 1 - low, 1]) and (
         visual + language
     ).tolist() == pytest.approx([1, 1, 1])

@@ -22,10 +22,11 @@ from helpers.model_cases import (
 from helpers.refusals import refused
 from recap.core.errors import ChangedFile, ConfigError, MissingSettings
 from recap.data.vocabulary import Vocabulary
-from recap.models.gpt2 import METADATA, LanguageModel, rename_gpt2, save_language_model
+from recap.models.gpt2 import LanguageModel
 from recap.papers.visualgpt.model import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
 from recap.runs.inputs import pretrained_file
+from recap.runs.pretrained import METADATA, rename_gpt2, save_language_model
 
 CONFIG = VisualGptModel.example()
 WORDS = Vocabulary(
@@ -194,9 +195,9 @@ def test_captions_longer_than_the_positions_are_refused_under_teacher_forcing_an
     found = built(VisualGptModel.model_validate({**CONFIG.model_dump(), "positions": 4}))
     images, tokens = random_images(CONFIG), random_tokens()
     stepwise(found, images, tokens[..., :4])
-    with refused(ConfigError, "6 tokens", "4 learned positions", "`positions`", "max_length"):
+    with refused(ConfigError, "6 tokens", "4 positions", "`positions`", "max_length"):
         log_probabilities(found, images, tokens)
-    with refused(ConfigError, "5 tokens", "4 learned positions"):
+    with refused(ConfigError, "5 tokens", "4 positions"):
         stepwise(found, images, tokens)
 
 
