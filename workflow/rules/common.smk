@@ -18,7 +18,9 @@ RECAP = f"{quote(sys.executable)} -P -m recap"
 
 shell.prefix(job_prefix())
 
-PLANNED = (None if workflow.is_main_process else load_pickled_plan()) or load(config, workflow.configfiles)
+PLANNED = (None if workflow.is_main_process else load_pickled_plan()) or load(
+    config, workflow.configfiles
+)
 PLAN, JOBS = PLANNED.plan, PLANNED.jobs
 FILES, PROFILE = PLAN.files, PLAN.profile
 config["name"] = PROFILE.name  # with the scale, for captions of the report
