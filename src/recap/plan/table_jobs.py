@@ -235,8 +235,7 @@ def page_jobs(plan: RunPlan, jobs: Jobs) -> Iterator[Job]:
         spec=plan.profile.model_dump(mode="json", exclude=_NOT_REPORTED),
         code=EntryPoints(("recap.report.page",), templates=True),
     )
-    # MLflow is a view of what the jobs wrote,
-    # which may be deleted at any time and is made again from the results.
+    # MLflow is a view of what the jobs wrote: without it, this job makes it from the results.
     yield Job(
         rule="publish",
         inputs={

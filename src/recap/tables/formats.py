@@ -194,7 +194,7 @@ class _Layout:
     table: TextTable
     environment: str  #: `table`, or `table*` for both columns of a page
     gap: int  #: between columns, in points
-    beside: bool  #: whether something stands beside the numbers of cells
+    beside: bool  #: whether numbers of cells have a second one beside them
     printed: bool  #: whether printed numbers do
     wide_labels: bool
     floats: list[list[Block | str]]
