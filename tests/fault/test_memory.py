@@ -54,7 +54,7 @@ def pickle_of_a_memo(path):
 
 CASES = {
     "a.tgz": (header_of_a_tar, lambda path: unpack(path, into=path.with_name("out"))),
-    "a.zip": (json_in_a_zip, lambda path: read_jsons(path, "captions_*.json")),
+    "a.zip": (json_in_a_zip, lambda path: read_jsons(path)),
     "a.txt.gz": (line_without_an_end, lambda path: list(read_texts(path))),
     "a.pkl": (pickle_of_a_memo, read_options),
 }
