@@ -19,7 +19,7 @@ from recap.plan.job import Jobs
 from recap.plan.jobs import plan_jobs
 from recap.plan.profiles import load_plan
 from recap.settings.datasets import DATASETS
-from workflow import profile
+from workflow import load
 
 
 def test_links_to_the_cache_become_writable_and_a_new_file_leaves_the_cache_alone(tmp_path):
@@ -61,16 +61,16 @@ def test_what_dvc_copied_or_linked_gets_the_time_of_its_job(
 
 def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_path, monkeypatch):
     monkeypatch.chdir(Workspace(tmp_path).folder)
-    monkeypatch.delenv(profile.VARIABLE, raising=False)
-    assert profile.load_pickled_plan() is None
+    monkeypatch.delenv(load.VARIABLE, raising=False)
+    assert load.load_pickled_plan() is None
     plan = load_plan(read_mapping(tmp_path / "params" / "tiny.yaml"))
-    monkeypatch.setenv(profile.VARIABLE, "")  # restored after the test
+    monkeypatch.setenv(load.VARIABLE, "")  # restored after the test
     job = ("somewhere:job",), ()
     monkeypatch.setitem(source.DIGESTS, job, "0123456789abcdef")
     none = Jobs([], plan.files)
-    profile.pickle_plan(profile.Planned(plan, plan_jobs(plan), none, {}))
+    load.pickle_plan(load.Planned(plan, plan_jobs(plan), none, {}))
     del source.DIGESTS[job]
-    planned = profile.load_pickled_plan()
+    planned = load.load_pickled_plan()
     assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()
     assert list(planned.jobs) == list(plan_jobs(plan)) and not list(planned.acquisitions)
     assert (
