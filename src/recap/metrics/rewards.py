@@ -5,8 +5,8 @@ frequency in a hash table; a batch of candidates is scored with about fifty arra
 references of a large set are counted when their images are scored. For n = 1..4, with g(x) the
 tf-idf vector of the n-grams of x and l the caption lengths:
 
-    CIDEr-D_n(c, r) = 10 exp(-(l(c) - l(r))^2 / (2 sigma^2)) min(g(c), g(r)) . g(r) / (|g(c)|
-    |g(r)|)
+    CIDEr-D_n(c, r) = 10 exp(-(l(c) - l(r))^2 / (2 sigma^2)) * cos_n(c, r)
+    cos_n(c, r) = min(g(c), g(r)) . g(r) / (|g(c)| |g(r)|)
 
 averaged over references and n; idf = log(documents / max(1, df)). Captions of byte pairs are scored
 by their words.

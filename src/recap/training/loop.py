@@ -85,7 +85,7 @@ class OptimizerStep:
         logged, loss, weight = self._passes(batch, progress)
         self.group.all_reduce_gradients(self.model.parameters())
         norm = clip_gradients(self.model.parameters(), self.stage)
-        # The only wait for a GPU: all is queued, so it is never without work before this.
+        # One process with cross-entropy waits for a GPU only here: until this, all is queued.
         scalars = {
             name: number for name, number in logged.numbers.items() if isinstance(number, Tensor)
         }
@@ -138,7 +138,7 @@ class OptimizerStep:
         self.optimizer.zero_grad(set_to_none=True)
         if not batch.image_ids:  # a shard without images weighs nothing
             nothing = torch.zeros((), device=self.group.device)
-            self.group.all_reduce_sum(0, 0)
+            self.group.all_reduce_sum(0, 0)  # the sum below, for which the others wait
             return Logged(nothing, 0), nothing, 0.0
         with mixed(self.stage.precision, self.group.device):
             logged = self.objective(batch.to(self.group.device), epoch)
