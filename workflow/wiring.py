@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from snakemake.io import ancient, report, temp
+from snakemake.io import ancient, directory, report, temp
 from workflow.metadata import read_record
 
 from recap.core.files import write_text
@@ -80,6 +80,8 @@ class Wiring:
             if rule.startswith("corpus"):  # a rule for each set of files that readers write
                 pattern = self.files.product("{dataset}", Path(pattern).name)
             outputs[name] = _limited(pattern, planned)
+            if _is_whole_folder(rule, planned, self.files, pattern):
+                outputs[name] = directory(pattern)
             if category and pattern.endswith((".html", ".png")):
                 outputs[name] = report(outputs[name], category=category)
             if temporary:
@@ -135,6 +137,11 @@ class Wiring:
 
 def _option(name: str) -> Callable[..., list[str]]:
     return lambda w, input: [f"--{name}={file}" for file in input[name]]
+
+
+def _is_whole_folder(rule: str, planned: Sequence[Job], files: Files, path: str) -> bool:
+    """Return whether a rule makes all of an archive's folder, not some files of it."""
+    return rule.startswith("unpack_") and path == files.outside(planned[0].params["folder"])
 
 
 def _limited(pattern: str, planned: Sequence[Job]) -> str:
