@@ -1,5 +1,5 @@
-"""What the rules share: the plan of a profile, files that commands read, constraints of
-wildcards."""
+"""Loads the plan of a profile, writes what commands read beside specs, and hands the plan to the
+jobs of a cluster."""
 
 from __future__ import annotations
 
