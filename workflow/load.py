@@ -60,7 +60,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
         check_models(plan, Path(plan.files.work) / "checked_models.json")
         needed = missing_files(plan, jobs)
         refuse_missing(needed, plan.profile)
-        refuse_without_responses(plan)
+        refuse_without_responses(plan, jobs)
     except RecapError as error:
         refuse(str(error))
     _prepare(plan, jobs, needed)

@@ -15,7 +15,7 @@ from workflow.metadata import read_record
 from recap.core.files import write_text
 from recap.core.hashing import value_hash
 from recap.plan.files import SUBSETS, Files
-from recap.plan.job import EntryPoints, Job, Jobs, plain
+from recap.plan.job import EntryPoints, Job, Jobs, spec_values
 from recap.plan.source import code_digest
 
 # Inputs that are feature stores. They grow when another run needs more images, and what has read
@@ -23,8 +23,19 @@ from recap.plan.source import code_digest
 _STORES = ("features", "boxes", "cells")
 # Wildcards that only have values which some job has. Without a limit, several rules would have a
 # pattern for one file; of models and recipes there are too many for a regular expression.
-_LIMITED = ("dataset", "features", "outside", "run", "part", "algorithm", "table", "figure")
-_LIMITED += ("file", "pictures", "study")
+_LIMITED = (
+    "dataset",
+    "features",
+    "part",
+    "outside",
+    "run",
+    "algorithm",
+    "table",
+    "figure",
+    "study",
+    "file",
+    "pictures",
+)
 
 
 class SpecText(str):
@@ -129,7 +140,7 @@ class Wiring:
 
     def _spec(self, rule: str) -> Callable[..., SpecText]:
         folder = Path(self.files.work) / "specs"
-        return lambda w: SpecText.written(plain(self.job(rule, w).spec), folder)
+        return lambda w: SpecText.written(spec_values(self.job(rule, w).spec), folder)
 
     def _param(self, rule: str, name: str) -> Callable[..., Any]:
         return lambda w: self.job(rule, w).params[name]
@@ -158,7 +169,7 @@ def _made_otherwise(job: Job) -> bool:
     recorded = read_record(next(iter(job.outputs.values()))).get("params")
     if recorded is None or job.spec is None or "features" not in job.inputs:
         return False
-    own = {repr(json.dumps(plain(job.spec), sort_keys=True)), repr(digest(job.code))}
+    own = {repr(json.dumps(spec_values(job.spec), sort_keys=True)), repr(digest(job.code))}
     return not own <= set(recorded)
 
 

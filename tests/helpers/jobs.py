@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from recap.plan.job import plain
+from recap.plan.job import spec_values
 from recap.plan.jobs import plan_jobs
 from recap.plan.profiles import named_plan, unchecked_plan
 from recap.settings.params import profiles
@@ -27,7 +27,7 @@ def tiny_jobs():
                 "wildcards": job.wildcards,
                 "inputs": job.inputs,
                 "outputs": job.outputs,
-                "spec": plain(job.spec),
+                "spec": spec_values(job.spec),
                 "params": job.params,
                 "threads": job.threads,
             }

@@ -75,7 +75,7 @@ class Jobs:
         return self._jobs[key]
 
 
-def plain(spec: Any) -> Any:
+def spec_values(spec: Any) -> Any:
     """Return a spec as plain JSON values."""
     return to_jsonable_python(spec, by_alias=False)
 

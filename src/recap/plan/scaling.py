@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +95,10 @@ class Variant:
             raise
 
     def _validated(self, layers: list[Layer]) -> Any:
-        return validate(
-            SECTIONS[self.section], reduce(merged, (values for _, values in layers)), layers[-1][0]
-        )
+        values: dict[str, Any] = {}
+        for _, changes in layers:
+            values = merged(values, changes)
+        return validate(SECTIONS[self.section], values, layers[-1][0])
 
     def with_sources(self, params: Path) -> Sourced:
         """Return each value by key (``xe.epochs``) with its source: file, scale, row, default."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,9 @@ def _parsed(change: str, parts: list[str]) -> tuple[str, dict[str, Any]]:
             f"--set {change}: there is nothing called {part!r} in this run; {nearest(part, parts)}"
         )
     value = parse(text, f"--set {key}")
-    return part, reduce(lambda below, name: {name: below}, reversed(names), value)
+    for name in reversed(names):
+        value = {name: value}
+    return part, value
 
 
 def single_job(chosen: SingleRun) -> Job:

@@ -17,6 +17,7 @@ from recap.settings.recipes import (
     RunSpec,
     SelfCriticalRun,
 )
+from recap.settings.specs import SelectedRows
 from recap.settings.tables import RUN_COLUMNS
 
 
@@ -77,7 +78,7 @@ def curve_runs(plan: RunPlan, runs: Sequence[Run]) -> list[dict[str, Any]]:
     return curves
 
 
-def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
+def selection_spec(plan: RunPlan, table_id: str) -> SelectedRows:
     """Return the rows among which a table chooses on the validation split, with their trainings."""
     table = plan.tables[table_id]
     over = set(chain.from_iterable(selection.over for selection in table.selections))
@@ -87,12 +88,8 @@ def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
         if row.id in over:
             runs = row_runs(row, plan.seeds[table_id])
             labels[row.id] = row.label
-            behind[row.id] = {str(run.seed): plan.training_of(run).path for run in runs}
-    return {
-        "selections": table.selections,
-        "labels": labels,
-        "trainings": behind,
-    }
+            behind[row.id] = {run.seed: plan.training_of(run).path for run in runs}
+    return SelectedRows(selections=table.selections, labels=labels, trainings=behind)
 
 
 def web_draws(plan: RunPlan, survivors: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from recap.core.errors import ConfigError
 from recap.core.hashing import sha256_file
 from recap.plan.data_jobs import corpus, pictures
-from recap.plan.job import EntryPoints, Inputs, Job
+from recap.plan.job import EntryPoints, Inputs, Job, Jobs
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.run_jobs import scores_of
 from recap.plan.run_plan import RunPlan, asked_for_by
@@ -121,11 +121,13 @@ def _responses(plan: RunPlan, name: str, responses: str) -> list[str]:
     return sorted(str(file) for file in folder.glob("*") if file.suffix in RESPONSE_ENDINGS)
 
 
-def refuse_without_responses(plan: RunPlan) -> None:
+def refuse_without_responses(plan: RunPlan, jobs: Jobs) -> None:
     """Refuse a study whose folder of responses has none."""
-    for name, study in planned_studies(plan).items():
-        if study.responses and not _responses(plan, name, study.responses):
+    for job in jobs.of("study_import"):
+        if not job.inputs["responses"]:
+            name = job.wildcards["study"]
+            folder = plan.files.outside(planned_studies(plan)[name].responses or "")
             raise ConfigError(
-                f"{plan.files.outside(study.responses)}: no responses to study {name}; put them "
-                "there, or leave `responses` out of the study's file to make the forms alone"
+                f"{folder}: no responses to study {name}; put them there, or leave `responses` out "
+                "of the study's file to make the forms alone"
             )

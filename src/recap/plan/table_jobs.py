@@ -59,7 +59,7 @@ def select_job(plan: RunPlan, table_id: str) -> Job:
     """Return the choice of rows by validation scores alone; test scores are no input of it."""
     spec = selection_spec(plan, table_id)
     paths: set[str] = set()
-    for by_seed in spec["trainings"].values():
+    for by_seed in spec.trainings.values():
         paths.update(by_seed.values())
     runs = f"{plan.files.results}/runs"
     return Job(

@@ -31,14 +31,11 @@ from recap.core.hashing import parse_signature, value_sha256
 from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.metrics.scores import Scores, score
-from recap.plan.job import plain
 from recap.plan.run import Run, ScoredFile, file_name
 from recap.plan.run_jobs import is_scored
 from recap.plan.run_plan import RunPlan
 from recap.plan.table_jobs import select_job, statistics_job
 from recap.settings.metrics import COCO, METRICS
-from recap.settings.params import validate
-from recap.settings.specs import SelectedRows
 from recap.statistics.compare import compare_table, write_selections
 from recap.statistics.scores import Metrics, read_captions, read_image_scores, read_metrics
 
@@ -272,8 +269,7 @@ def _write_statistics(plan: RunPlan, table_id: str) -> None:
     if plan.tables[table_id].selections:
         select = select_job(plan, table_id)
         selection = Path(plan.files.of("select", **select.wildcards)["selections"])
-        spec: SelectedRows = validate(SelectedRows, plain(select.spec), table_id)
-        write_selections(spec, runs=results / "runs", out=selection)
+        write_selections(select.spec, runs=results / "runs", out=selection)
     job = statistics_job(plan, table_id)
     trainings = {}
     for run, folders in job.spec.get("trainings", {}).items():

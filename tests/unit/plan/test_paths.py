@@ -13,7 +13,7 @@ from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
 from recap.core.process import VISIBLE, uses_gpus
-from recap.plan.job import plain
+from recap.plan.job import spec_values
 from recap.plan.jobs import data_files, feature_files, plan_jobs
 from recap.plan.outside import line, refuse_missing
 from recap.plan.profiles import load_plan
@@ -128,7 +128,9 @@ def test_auto_means_the_gpu_where_there_is_one(monkeypatch):
 def test_a_job_runs_again_for_what_it_reads_alone(params):
     def specs():
         jobs = plan_jobs(plan_of())
-        return [plain(job.spec) for job in [*jobs.with_prefix("corpus"), *jobs.of("features")]]
+        return [
+            spec_values(job.spec) for job in [*jobs.with_prefix("corpus"), *jobs.of("features")]
+        ]
 
     before = specs()
     edited(params, "datasets/tiny_scenes.yaml", vocabulary={"min_count": 2})

@@ -61,10 +61,10 @@ def test_a_choice_is_among_the_rows_that_a_part_and_a_scale_have():
     assert over == ["visualgpt_tau0", "visualgpt_tau03"]
     plan = shipped("visualgpt/t1_f01", "paper")
     spec = selection_spec(plan, "visualgpt/t1_f01")
-    assert set(spec["trainings"]) == {name for each in table.selections for name in each.over}
+    assert set(spec.trainings) == {name for each in table.selections for name in each.over}
     trained = {run.path for run in plan.trained()}
     # none more
-    assert {path for by_seed in spec["trainings"].values() for path in by_seed.values()} <= trained
+    assert {path for by_seed in spec.trainings.values() for path in by_seed.values()} <= trained
 
 
 def test_rows_whose_validations_differ_in_kind_are_no_choice(params):
