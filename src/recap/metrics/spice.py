@@ -19,7 +19,7 @@ from recap.core.files import atomic_path
 from recap.core.log import log
 from recap.metrics.base import Captions, Gap
 from recap.metrics.coco import CocoMetric
-from recap.metrics.java import package_folder, run_java
+from recap.metrics.java import java_program, package_folder
 
 if TYPE_CHECKING:
     from recap.data.files.download import Transfer
@@ -68,7 +68,8 @@ class Spice(CocoMetric):
             jar = package_folder("spice") / "spice-1.0.jar"
             arguments = [*_JVM_OPTIONS, "-jar", str(jar), str(source), "-cache", str(cache)]
             arguments += ["-out", str(result), "-subset", "-silent"]
-            run_java(arguments, java=captions.java, cwd=scratch, what="SPICE")
+            with java_program(arguments, java=captions.java, cwd=scratch, what="SPICE") as spice:
+                spice.finish()
             try:
                 entries: list[dict[str, Any]] = json.loads(result.read_text(encoding="utf-8"))
                 scores = {
