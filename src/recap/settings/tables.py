@@ -87,7 +87,7 @@ P_UNITS: dict[str, str] = {
 Column = Annotated[str, OneOf(table_columns)]
 Printed = dict[Column, float]
 PrintedP = dict[Column, Annotated[float, Field(ge=0, le=1)]]
-PFits = dict[Column, list[PUnit]]
+PExplanations = dict[Column, list[PUnit]]
 Doubt = dict[Annotated[str, OneOf(lambda: [WHOLE_ROW, *table_columns()])], str]
 
 
@@ -103,7 +103,7 @@ class _PrintedRow(Strict):
     printed_p: PrintedP = Field(
         {}, description="metric -> printed p of the row against the baseline"
     )
-    p_explained_by: PFits = omitted_at_default(
+    p_explained_by: PExplanations = omitted_at_default(
         {}, description="metric -> what the t-test of the printed p may have been over"
     )
     doubt: Doubt = Field(
@@ -374,7 +374,7 @@ class PartsRow(TrainedRow):
     printed_p: dict[Id, PrintedP] = Field(
         {}, description="part -> metric -> printed p against the baseline"
     )
-    p_explained_by: dict[Id, PFits] = Field(
+    p_explained_by: dict[Id, PExplanations] = Field(
         {}, description="part -> metric -> what its t-test may have been over"
     )
     doubt: dict[Id, Doubt] = Field({}, description="part -> metric, or `row` -> why it is doubtful")

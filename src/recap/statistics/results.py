@@ -15,7 +15,7 @@ from pydantic import Field
 
 from recap.core.documents import read_json
 from recap.settings import OutsideRow, Row, Table
-from recap.settings.tables import NotRunRow, PFits, QuotedRow
+from recap.settings.tables import NotRunRow, PExplanations, QuotedRow
 
 Value = TypeVar("Value")
 # Left out of the JSON where it says nothing, so that files of other tables are unchanged.
@@ -146,7 +146,7 @@ class RowResult:
     stage: str | None = None
     as_printed: bool = False  #: with data and settings of the print
     printed_p: dict[str, float] = field(default_factory=dict)
-    p_explained_by: OmittedIfEmpty[PFits] = field(default_factory=dict)
+    p_explained_by: OmittedIfEmpty[PExplanations] = field(default_factory=dict)
     doubt: dict[str, str] = field(default_factory=dict)
     note: str = ""
     signatures: dict[str, str] = field(default_factory=dict)  #: by seed

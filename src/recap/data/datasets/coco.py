@@ -172,9 +172,12 @@ def _add_names(names: dict[int, str], listing: Listing, path: Path) -> dict[int,
     for image in listing.images:
         match = _NAME.fullmatch(image.file_name)
         if match is None or int(match[2]) != image.id or image.id in names:
+            wrong = "has a file name that is not COCO's"
+            if image.id in names:
+                wrong = "is duplicated"
             raise DataError(
-                f"{path}: image id {image.id} ({image.file_name!r}) is duplicated, or has a file "
-                "name that is not COCO's; name each file of COCO once"
+                f"{path}: image id {image.id} ({image.file_name!r}) {wrong}; name each file of "
+                "COCO once"
             )
         names[image.id] = f"{match[1]}/{image.file_name}" if match[1] else image.file_name
     return names

@@ -195,11 +195,12 @@ def _present(survivors: Path) -> Iterator[Record]:
         entries = os.scandir(folder) if folder.is_dir() else ()
         sizes = {f"{folder.name}/{entry.name}": entry.stat().st_size for entry in entries}
         for record in group:
-            size = sizes.get(file_of(record.row), 0)
+            size = sizes.get(file_of(record.row))
             if record.ok and size != record.bytes:
+                wrong = "is missing" if size is None else f"has {size} bytes, not {record.bytes}"
                 raise DataError(
-                    f"{survivors.parent / file_of(record.row)}: the picture has {size} "
-                    f"bytes, not {record.bytes}; run `recap data conceptual-download` again"
+                    f"{survivors.parent / file_of(record.row)}: the picture {wrong}; run "
+                    "`recap data conceptual-download` again"
                 )
             yield record
 

@@ -138,11 +138,19 @@ def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:
         for entry in getattr(annotation, split):
             report = reports.get(entry.id.partition("_")[0])
             numbers = [int(PurePosixPath(file).stem) for file in entry.image_path]
-            if report is None or report.uid in studies or max(numbers) >= len(report.pictures):
+            wrong = ""
+            if report is None:
+                wrong = "has no report"
+            elif report.uid in studies:
+                wrong = f"is duplicated (in {studies[report.uid].split!r})"
+            elif max(numbers) >= len(report.pictures):
+                wrong = (
+                    f"asks for view {max(numbers)}, but its report refers to "
+                    f"{len(report.pictures)} pictures, counted from 0"
+                )
+            if report is None or wrong:
                 raise DataError(
-                    f"{path}: the study {entry.id} of {split!r} is duplicated, has no report, or "
-                    f"asks for view {max(numbers)} (from 0), to which its report does not refer; "
-                    "correct the annotation"
+                    f"{path}: the study {entry.id} of {split!r} {wrong}; correct the annotation"
                 )
             pictures = tuple(report.pictures[number] for number in numbers)
             studies[report.uid] = Study(report.uid, entry.report, pictures, split)

@@ -56,16 +56,20 @@ def parse_report(content: bytes, where: str) -> Study:
 
     try:
         root = fromstring(content, forbid_dtd=True)
-    except (DefusedXmlException, ParseError, ValueError, LookupError) as error:
-        # of a document type or entities, which reports never declare, its text speaks, too
-        raise DamagedData(f"{where}: not valid XML ({error!r}); fetch it again") from error
+    except DefusedXmlException as error:
+        raise DataError(
+            f"{where}: declares a document type or entities, which reports never do; remove it"
+        ) from error
+    except (ParseError, ValueError, LookupError) as error:
+        raise DamagedData(f"{where}: not valid XML ({error}); fetch it again") from error
     uid = next((marker.get("id", "") for marker in root.findall("uId")), "")
     sections = {section.get("Label"): section.text or "" for section in root.iter("AbstractText")}
     pictures = tuple(picture.get("id", "") for picture in root.iter("parentImage"))
-    safe = re.fullmatch(r"CXR[0-9]{1,9}", uid) and all(map(_SAFE.fullmatch, pictures))
-    if not safe or len(set(pictures)) < len(pictures):
-        raise DataError(
-            f"{where}: no report of the collection (its uId is {uid!r}, not like 'CXR1', or its "
-            f"pictures {', '.join(map(repr, pictures))} are not distinct names); remove it"
-        )
+    wrong = ""
+    if not re.fullmatch(r"CXR[0-9]{1,9}", uid):
+        wrong = f"its uId is {uid!r}, not like 'CXR1'"
+    elif not all(map(_SAFE.fullmatch, pictures)) or len(set(pictures)) < len(pictures):
+        wrong = f"its pictures {', '.join(map(repr, pictures))} are not distinct names"
+    if wrong:
+        raise DataError(f"{where}: no report of the collection ({wrong}); remove it")
     return Study(uid, " ".join(sections.get("FINDINGS", "").split()), pictures)

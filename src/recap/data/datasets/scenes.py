@@ -386,15 +386,14 @@ def _outline(shape: str, turn: float) -> np.ndarray:
 
 
 _ARM = 0.33
-_CORNERS: dict[str, list[Point]] = {
+_CORNERS = {
     "square": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
     "triangle": [(0, -1), (1.1, 0.9), (-1.1, 0.9)],
-    "cross": [],
-}
-_end = [(-_ARM, -1.0), (_ARM, -1.0), (_ARM, -_ARM)]
-for _ in range(4):  # arms, each a quarter turn from the one before
-    _CORNERS["cross"] += _end
-    _end = [(-y, x) for x, y in _end]
+    "cross": [
+        (-_ARM, -1), (_ARM, -1), (_ARM, -_ARM), (1, -_ARM), (1, _ARM), (_ARM, _ARM),
+        (_ARM, 1), (-_ARM, 1), (-_ARM, _ARM), (-1, _ARM), (-1, -_ARM), (-_ARM, -_ARM),
+    ],
+}  # fmt: skip
 
 
 def _texture(name: str, edge: int, ink: tuple[int, ...], canvas: int) -> np.ndarray:

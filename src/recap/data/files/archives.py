@@ -36,7 +36,8 @@ CHUNK = 2**20
 # Pictures hardly shrink and XML shrinks tenfold; what grows more than this is made to fill a disk.
 LARGEST_GROWTH = 100
 ALWAYS_ALLOWED = 2**30
-_LONGEST, _LONGEST_PATH = 255, 2000  # bytes of one name on the usual file systems; of a path
+_LONGEST = 255  # bytes of one name on the usual file systems
+_LONGEST_PATH = 2000  # characters of a path, half of what Linux takes with the folder before it
 # Control characters end lines and steer terminals,
 # invisible ones make two names look alike, half a pair is no text.
 _REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")
