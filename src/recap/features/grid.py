@@ -349,8 +349,10 @@ def pixels(
 
     Box and pixels are left, top, right, bottom; the size is width and height of the picture.
     """
-    low, high = box[:2], box[2:]
-    around = ((high - low).astype(float) * margin).astype(box.dtype)
-    first = np.clip(np.floor(low - around), 0, np.array(size) - 1).astype(int)
-    last = np.maximum(np.minimum(np.ceil(high + around), size), first + 1).astype(int)
-    return *first.tolist(), *last.tolist()
+    width = float(box[2] - box[0]) * margin
+    height = float(box[3] - box[1]) * margin
+    left = min(max(int(np.floor(box[0] - width)), 0), size[0] - 1)
+    top = min(max(int(np.floor(box[1] - height)), 0), size[1] - 1)
+    right = max(min(int(np.ceil(box[2] + width)), size[0]), left + 1)
+    bottom = max(min(int(np.ceil(box[3] + height)), size[1]), top + 1)
+    return left, top, right, bottom

@@ -226,12 +226,13 @@ class ImageIdLookup:
         must be in the picture's own name.
         """
         match = _PUBLISHED.fullmatch(PurePosixPath(name).stem)
-        number = int(match[1]) if match else -1
-        if match is None or number not in self._files:
+        if match is None or int(match[1]) not in self._files:
             return set()
+        number = int(match[1])
+        if named:
+            return {number} if match[0] == match[1] else set()
         own = _NUMBER.search(PurePosixPath(self._files[number]).stem)
-        is_id = match[0] == match[1] if named else own is not None and int(own[1]) == number
-        return {number} if is_id else set()
+        return {number} if own is not None and int(own[1]) == number else set()
 
 
 def _number_at_end(path: PurePosixPath, where: str) -> int:

@@ -99,7 +99,8 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
         index = Index(file["ids"][()], file["image_sizes"][()], file["digests"][()], offsets)
         arrays = {}
         for stream, ends in offsets.items():
-            for name in [VALUES, *filter(file[stream].__contains__, COLUMNS)]:
+            columns = [name for name in COLUMNS if name in file[stream]]
+            for name in [VALUES, *columns]:
                 arrays[f"{stream}/{name}"] = _rows(path, file[stream][name], name, ends[-1])
     return attributes, index, arrays
 
