@@ -26,9 +26,9 @@ from recap.plan.data_jobs import pictures
 from recap.plan.job import Jobs
 from recap.plan.jobs import plan_jobs
 from recap.plan.outside import MissingFile, acquisition_jobs, line, missing_files, refuse_missing
+from recap.plan.plan import Plan
 from recap.plan.profiles import load_plan
 from recap.plan.run import setting_names
-from recap.plan.run_plan import RunPlan
 from recap.plan.source import DIGESTS, Key
 from recap.plan.specs import execution
 from recap.plan.stores import used_stores
@@ -46,7 +46,7 @@ STOPPED_BEFORE_LIMIT = {"slurm_extra": "--signal=TERM@180"}
 class Planned(NamedTuple):
     """What every job of a workflow needs to know of its plan."""
 
-    plan: RunPlan
+    plan: Plan
     jobs: Jobs
     acquisitions: Jobs  # of missing outside files
     digests: dict[Key, str]  # of source
@@ -67,7 +67,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
     return Planned(plan, jobs, Jobs(acquisition_jobs(plan, needed), plan.files), {})
 
 
-def _prepare(plan: RunPlan, jobs: Jobs, needed: Sequence[MissingFile]) -> None:
+def _prepare(plan: Plan, jobs: Jobs, needed: Sequence[MissingFile]) -> None:
     """Say what will be acquired, and write what jobs read beside specs."""
     for each in needed:
         print(f"recap: to be acquired: {line(each)}", file=sys.stderr)
@@ -130,13 +130,13 @@ def install_spice(due: Iterable[Due], planned: Planned) -> None:
             log.error(f"recap: SPICE will not run: {error}")
 
 
-def write_beside_specs(plan: RunPlan, work: Path) -> None:
+def write_beside_specs(plan: Plan, work: Path) -> None:
     """Write `inputs`, a hint for commands, and how jobs of recipes and features are computed."""
     named: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for series, label in plan.labels().items():
         named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label
     values: dict[str, Any] = {}
-    for name in {run.recipe for run in [*plan.scored(), *plan.trained()]}:
+    for name in {run.recipe for run in [*plan.scored, *plan.trained]}:
         values[name] = {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
     for store in used_stores(plan):
         values[f"features/{store.features}"] = store.settings.model_dump(

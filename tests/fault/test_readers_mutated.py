@@ -27,8 +27,8 @@ from recap.data.vocabulary import Vocabulary, load_byte_pairs, load_vocabulary
 from recap.models.check import check_models
 from recap.models.gpt2 import LanguageModel
 from recap.plan.profiles import row_config
+from recap.plan.resolve import resolve
 from recap.plan.run import row_runs
-from recap.plan.run_plan import RunPlan
 from recap.plan.single import single_run
 from recap.runs.pretrained import METADATA, load_pretrained
 from recap.settings import Profile
@@ -193,7 +193,7 @@ def test_scores_of_a_table(tmp_path):
 
 def test_a_damaged_list_of_models_that_were_built_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr("recap.models.base.build_model", lambda *_: nn.Linear(2, 3))
-    plan = RunPlan(Profile(name="p", tables=["tiny"], seeds=[1]), PARAMS)
+    plan = resolve(Profile(name="p", tables=["tiny"], seeds=[1]), PARAMS)
     known = tmp_path / "known.json"
     check_models(plan, known)
     content = known.read_bytes()
@@ -232,17 +232,17 @@ def test_values_of_the_option_set():
 
 
 def test_settings_of_models_of_any_size(tmp_path):
-    plan = RunPlan(Profile(name="p", tables=["tiny"], seeds=[1]), PARAMS)
+    plan = resolve(Profile(name="p", tables=["tiny"], seeds=[1]), PARAMS)
     examples = [
         json.dumps(config.example().model_dump(mode="json")).encode()
         for config in MODELS.classes().values()
     ]
-    (model,) = {run.model for run in plan.scored()} & {"transformer"}
+    (model,) = {run.model for run in plan.scored} & {"transformer"}
     folder = shutil.copytree(PARAMS, tmp_path / "params")
 
     def use(content):
         (folder / "models" / f"{model}.yaml").write_bytes(content)
-        check_models(RunPlan(Profile(name="p", tables=["tiny"], seeds=[1]), folder))
+        check_models(resolve(Profile(name="p", tables=["tiny"], seeds=[1]), folder))
 
     found = outcomes(use, examples, COUNT, change=either)
     assert (found.failures, found.total) == ([], COUNT)

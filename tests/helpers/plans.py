@@ -9,7 +9,7 @@ from recap.core.documents import write_json
 from recap.plan.costs import StepCost
 from recap.plan.jobs import plan_jobs
 from recap.plan.outside import missing_files
-from recap.plan.run_plan import RunPlan
+from recap.plan.resolve import resolve
 from recap.settings import Profile
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
@@ -25,7 +25,7 @@ def edited(params, file, **changes):
 
 def planned(params, scale="scenes", tables=("xlan/t3",), **changes):
     """Plan tables at a scale."""
-    return RunPlan(Profile(name="p", tables=list(tables), scale=scale, **changes), params)
+    return resolve(Profile(name="p", tables=list(tables), scale=scale, **changes), params)
 
 
 def missing(plan):

@@ -35,7 +35,7 @@ class ReportFolder:
     def write_data(self):
         """Write the corpus and its pictures."""
         plan = self.plan()
-        for dataset in plan.datasets():
+        for dataset in plan.datasets:
             captions = [
                 Caption(i, f"{i}.jpg", split, 10 * i + n, f"{HOSTILE} {i}", ["a"])
                 for i, split in [*((i, "test") for i in IMAGES), (100, "train"), (101, "val")]
@@ -75,9 +75,9 @@ class ReportFolder:
         """Write what a finished profile has, of its first table."""
         plan = self.plan()
         self.write_data()
-        for run in plan.trained():
+        for run in plan.trained:
             self.write_training(run)
-        for run in plan.scored():
+        for run in plan.scored:
             self.write_scores(run)
         self.write_statistics()
 

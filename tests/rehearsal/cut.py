@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.plan.claims import CLAIMS_FILE, papers_with_claims, read_claims
-from recap.plan.run import row_runs
-from recap.plan.run_plan import RunPlan
+from recap.plan.plan import Plan
 from recap.plan.studies import planned_studies
 from recap.settings import Row
 from recap.settings.metrics import server_names
@@ -21,7 +20,7 @@ from rehearsal.small import write_yaml
 _POINTS = 2  # of the line of a figure
 
 
-def cut_rows(plan: RunPlan) -> dict[str, Any]:
+def cut_rows(plan: Plan) -> dict[str, Any]:
     """Cut rows out of the tables of a plan's copied parameter files,
     and return the keys of the profile for the rest.
 
@@ -49,7 +48,7 @@ def cut_rows(plan: RunPlan) -> dict[str, Any]:
     }
 
 
-def _chosen(plan: RunPlan, needed: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _chosen(plan: Plan, needed: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return the rows that stay by table: the needed,
     then the one that is first in most things, and costs least."""
     rows = {
@@ -71,7 +70,7 @@ def _chosen(plan: RunPlan, needed: Iterable[tuple[str, str]]) -> dict[str, list[
     trained = {
         key: {
             stage
-            for run in row_runs(row, plan.seeds[key[0]])
+            for run in plan.row("/".join(key)).runs
             for part in run.parts()
             for stage in plan.stages(part)
         }
@@ -98,22 +97,22 @@ def _chosen(plan: RunPlan, needed: Iterable[tuple[str, str]]) -> dict[str, list[
     }
 
 
-def _rows_of_study(plan: RunPlan, name: str) -> set[tuple[str, str]]:
+def _rows_of_study(plan: Plan, name: str) -> set[tuple[str, str]]:
     study = planned_studies(plan)[name.replace("/", "_")]
     rows = (row for setup in study.setups for row in setup.rows.values())
     return {(table, row) for table, _, row in (row.rpartition("/") for row in rows)}
 
 
 def _kinds_of_work(
-    plan: RunPlan, table_id: str, row: Row, checks: Sequence[Check]
+    plan: Plan, table_id: str, row: Row, checks: Sequence[Check]
 ) -> Iterator[object]:
     """Yield what a row may be the first to need."""
     yield "dataset", row.dataset
-    yield "model", plan.get("models", row.model).kind
+    yield "model", plan.settings.get("models", row.model).kind
     yield "ensemble", row.ensemble
     yield "stage", row.stage
-    for name in plan.feature_names(row.features):
-        settings = plan.get("features", name)
+    for name in row.features.split("+"):
+        settings = plan.settings.get("features", name)
         yield "features", settings.kind, getattr(settings, "format", None)
     for figure in plan.model_figures:
         if figure.begin.startswith(table_id.replace("/", "_")) and row.label == figure.labels[0]:
@@ -125,7 +124,7 @@ def _kinds_of_work(
         yield "claim"
 
 
-def _cut_figure(plan: RunPlan, name: str) -> set[tuple[str, str]]:
+def _cut_figure(plan: Plan, name: str) -> set[tuple[str, str]]:
     """Leave one line of two points of a figure over a setting, and return table and row of each."""
     (path,) = files(plan.params, "figures", name)
     values, figure = read_mapping(path), load_named(plan.params, "figures", name)

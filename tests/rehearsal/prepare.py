@@ -15,8 +15,8 @@ from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError
 from recap.plan.jobs import plan_jobs
 from recap.plan.outside import MissingFile, missing_files
+from recap.plan.plan import Plan
 from recap.plan.profiles import PARAMS, load_plan
-from recap.plan.run_plan import RunPlan
 from recap.settings.base import HUB
 from recap.settings.params import papers
 from recap.settings.versions import list_of, read_versions
@@ -35,7 +35,7 @@ class Prepared:
     """A folder in which a paper's workflow can run."""
 
     configfile: Path
-    plan: RunPlan
+    plan: Plan
     by_hand: dict[str, str]  # files that a person brings -> the steps
     stand_ins: list[str]  # features that stand-ins make
 
@@ -69,14 +69,14 @@ def prepare(paper: str, params: Path, *, url: str, short: bool) -> Prepared:
         plan = _plan(configfile, cut_rows(plan))
     needed = missing_files(plan, plan_jobs(plan))
     by_hand = _write_files(needed, _world(plan, settings, url), plan, url)
-    features = sorted({name for run in plan.scored() for name in plan.feature_names(run.features)})
+    features = sorted({name for run in plan.scored for name in run.features.split("+")})
     stand_ins = [
-        name for name in features if plan.get("features", name).kind.startswith("stand_in")
+        name for name in features if plan.settings.get("features", name).kind.startswith("stand_in")
     ]
     return Prepared(configfile, plan, by_hand, stand_ins)
 
 
-def _plan(configfile: Path, changes: dict[str, Any]) -> RunPlan:
+def _plan(configfile: Path, changes: dict[str, Any]) -> Plan:
     """Return the plan of a profile whose file gets changes.
 
     An error names the file of a scale that was copied.
@@ -90,17 +90,17 @@ def _plan(configfile: Path, changes: dict[str, Any]) -> RunPlan:
         raise type(error)(own) from error
 
 
-def _world(plan: RunPlan, settings: dict[str, Any], url: str) -> World:
+def _world(plan: Plan, settings: dict[str, Any], url: str) -> World:
     """Return as many pictures as the smallest subsets of a plan can be drawn from."""
     train = web = settings["train_images"]
-    for run in plan.scored():
-        subset = plan.get("subsets", run.subset)
+    for run in plan.scored:
+        subset = plan.settings.get("subsets", run.subset)
         units = ceil(settings["subset_captions"] / Fraction(str(subset.fraction)))
-        if plan.get("datasets", run.dataset).kind == "conceptual":
+        if plan.settings.get("datasets", run.dataset).kind == "conceptual":
             web = max(web, units)
         else:
             train = max(train, ceil(units / CAPTIONS) if subset.unit == "pair" else units)
-    datasets = [plan.get("datasets", name) for name in plan.datasets()]
+    datasets = [plan.settings.get("datasets", name) for name in plan.datasets]
     web += sum(dataset.val_pairs for dataset in datasets if dataset.kind == "conceptual")
     return World(
         train=train,
@@ -112,7 +112,7 @@ def _world(plan: RunPlan, settings: dict[str, Any], url: str) -> World:
 
 
 def _write_files(
-    needed: Sequence[MissingFile], world: World, plan: RunPlan, url: str
+    needed: Sequence[MissingFile], world: World, plan: Plan, url: str
 ) -> dict[str, str]:
     """Write the miniatures of all outside files and their list,
     and return those that a person would bring."""
@@ -134,10 +134,10 @@ def _write_files(
     return by_hand
 
 
-def _gpt2_sizes(plan: RunPlan) -> Gpt2Sizes | None:
+def _gpt2_sizes(plan: Plan) -> Gpt2Sizes | None:
     """Return the sizes of a GPT-2 that all models
     of a plan can begin with, which begin with one of the hub."""
-    models = [plan.get("models", run.model) for run in plan.trained()]
+    models = [plan.settings.get("models", run.model) for run in plan.trained]
     models = [model for model in models if (model.pretrained_weights() or "").startswith(HUB)]
     if not models:
         return None

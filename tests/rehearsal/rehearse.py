@@ -18,10 +18,9 @@ from pydantic import Field
 from recap.cli.doctor import plan_tools
 from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError, nearest
+from recap.plan.plan import Plan
 from recap.plan.report import SystemTool
-from recap.plan.run import row_runs
 from recap.plan.run_jobs import checkpoint
-from recap.plan.run_plan import RunPlan
 from recap.settings.kinds import VARIABLE, load_plugins
 from rehearsal.prepare import SITE, prepare, rehearsable
 from rehearsal.server import serve
@@ -117,17 +116,16 @@ def rehearse(
         )
 
 
-def _trained_rows(plan: RunPlan) -> list[TrainedRow]:
+def _trained_rows(plan: Plan) -> list[TrainedRow]:
     rows = []
-    for table_id, table in plan.tables.items():
-        for row in table.rows:
-            first = row_runs(row, plan.seeds[table_id])[0].parts()[0]
-            folders = [Path(checkpoint(plan, stage)).parent for stage in plan.stages(first)]
-            steps = tuple(read_json(folder / "training.json")["steps"] for folder in folders)
-            name = f"{table_id}/{row.id}"
-            rows.append(
-                TrainedRow(name, steps, f"recap train --row {name} --scale {plan.profile.scale}")
-            )
+    for row in plan.rows:
+        first = row.runs[0].parts()[0]
+        folders = [Path(checkpoint(plan, stage)).parent for stage in plan.stages(first)]
+        steps = tuple(read_json(folder / "training.json")["steps"] for folder in folders)
+        name = f"{row.table}/{row.row.id}"
+        rows.append(
+            TrainedRow(name, steps, f"recap train --row {name} --scale {plan.profile.scale}")
+        )
     return rows
 
 

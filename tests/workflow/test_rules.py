@@ -71,7 +71,7 @@ def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_pat
     load.pickle_plan(load.Planned(plan, plan_jobs(plan), none, {}))
     del source.DIGESTS[job]
     planned = load.load_pickled_plan()
-    assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()
+    assert planned.plan.trained == plan.trained and planned.plan.labels() == plan.labels()
     assert list(planned.jobs) == list(plan_jobs(plan)) and not list(planned.acquisitions)
     assert (
         source.code_digest("somewhere:job") == "0123456789abcdef"

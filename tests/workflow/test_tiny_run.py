@@ -70,14 +70,14 @@ def test_it_made_what_the_plan_predicted(to_the_table, monkeypatch):
     monkeypatch.chdir(to_the_table.folder)
     plan = named_plan(Path("params"), "params/tiny.yaml")
     costs = costs_of(plan)
-    for run in plan.trained():
+    for run in plan.trained:
         made = json.loads(Path(plan.files.results, "runs", run.path, "training.json").read_text())
         assert costs.steps(run) == made["steps"]
     (store,) = used_stores(plan)
     made = Path(plan.files.store(store.dataset, store.features)).stat().st_size
     # The header and the starts of six arrays are planned as whole pages.
     assert made <= costs.store(store).bytes < made + 10 * 4096
-    for run in plan.scored():
+    for run in plan.scored:
         captions = json.loads(Path(scores_of(plan, run)["captions"]).read_text())
         assert len(captions) == costs.counts(run.dataset).test
     text = plan_report(plan, costs, plan_tools(plan), "recap measure params/tiny.yaml")

@@ -17,8 +17,8 @@ from recap.core.process import devices
 from recap.data.tokenizer import GET
 from recap.metrics.java import java_executable
 from recap.metrics.spice import spice_models_missing
+from recap.plan.plan import Plan
 from recap.plan.report import SystemTool
-from recap.plan.run_plan import RunPlan
 from recap.plan.stores import used_stores
 from recap.settings.metrics import METRICS
 
@@ -174,11 +174,11 @@ def report(examined: Sequence[SystemTool]) -> str:
     return "\n".join([*here, *(missing if missing[1:] else ["Nothing is missing."])])
 
 
-def plan_tools(plan: RunPlan) -> list[SystemTool]:
+def plan_tools(plan: Plan) -> list[SystemTool]:
     """Return the tools that a plan needs, whether they are here or not."""
     metrics = set[str]()
-    for run in plan.scored():
-        metrics.update(plan.recipe(run.recipe).evaluation.metrics)
+    for run in plan.scored:
+        metrics.update(plan.settings.recipe(run.recipe).evaluation.metrics)
     names = ["tagger", "LaTeX"]
     if any("java" in METRICS.get(name).needs for name in metrics):
         names.append("Java")

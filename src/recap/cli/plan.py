@@ -160,12 +160,12 @@ def show(
     from recap.plan.profiles import row_config, unchecked_plan
 
     planned = unchecked_plan(row_config(params, row, scale=scale))
-    table, of_table = planned.row(row)
-    print(f"# {table}: {of_table.label}")
+    resolved = planned.row(row)
+    of_table = resolved.row
+    subset = planned.settings.subset(of_table.subset)
+    print(f"# {resolved.table}: {of_table.label}")
     for title, values in row_settings(planned, row).items():
-        drawn = (
-            title == f"subsets/{of_table.subset}" and planned.subset(of_table.subset).fraction < 1
-        )
+        drawn = title == f"subsets/{of_table.subset}" and subset.fraction < 1
         print(f"{title}:{'  # one draw per seed' if drawn else ''}")
         lines = {f"  {key}: {json.dumps(value)}": source for key, (value, source) in values.items()}
         # Sources are aligned beside the shorter values.
@@ -179,20 +179,20 @@ def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOL
     """Validate a profile, at each of its scales, and everything it names."""
     from recap.models.check import check_models
     from recap.plan.claims import planned_claims
-    from recap.plan.run_plan import RunPlan
+    from recap.plan.resolve import resolve
     from recap.plan.workload import Workload
     from recap.settings.params import load_profiles
 
     profiles = load_profiles(profile)
     for each in profiles:
-        planned = RunPlan(each, params)
+        planned = resolve(each, params)
         check_models(planned)
         Workload(planned).warn_of_short_trainings()
         planned_claims(planned)
         where = f"{profile} at scale {each.scale}" if len(profiles) > 1 else profile
         print(
             f"{where}: {counted(len(planned.tables), 'table')}, "
-            f"{counted(len(planned.scored()), 'scored run')}"
+            f"{counted(len(planned.scored), 'scored run')}"
         )
 
 

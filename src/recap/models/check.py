@@ -8,7 +8,7 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.plan.run_plan import RunPlan
+from recap.plan.plan import Plan
 from recap.plan.source import job_code
 from recap.plan.workload import Workload
 from recap.settings import ModelConfig
@@ -18,7 +18,7 @@ from recap.settings import ModelConfig
 FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
 
 
-def check_models(plan: RunPlan, cache: Path | None = None) -> None:
+def check_models(plan: Plan, cache: Path | None = None) -> None:
     """Build every model of a plan without memory.
 
     `cache` is a JSON file that notes what was built before, so that torch is imported for changed
@@ -32,15 +32,15 @@ def check_models(plan: RunPlan, cache: Path | None = None) -> None:
             log.info(f"{error} (done now)")
     workload = Workload(plan)
     checked: set[str] = set()
-    for run in plan.scored():
-        config = plan.model(run.model)
+    for run in plan.scored:
+        config = plan.settings.model(run.model)
         sizes = {name: stream.width for name, stream in workload.streams(run).items()}
         sizes = sizes or dict.fromkeys(config.example_streams, FEATURE_SIZE)
-        ids = plan.dataset(run.dataset).vocabulary_ids or VOCABULARY_SIZE
+        ids = plan.settings.dataset(run.dataset).vocabulary_ids or VOCABULARY_SIZE
         code = job_code("recap.models.base", config.kind)
         key = value_hash([config.model_dump(mode="json"), list(sizes.items()), ids, code])
         if key not in checked | noted:
-            source = plan.variant("models", run.model).layers(plan.params)[-1][0]
+            source = plan.settings.variant("models", run.model).layers(plan.params)[-1][0]
             _build(config, sizes, ids, source)
         checked.add(key)
     if cache is not None and not checked <= noted:

@@ -7,8 +7,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from recap.core.errors import MissingSettings
-from recap.plan.run_plan import RunPlan
-from recap.plan.scaling import Sourced, Variant
+from recap.plan.plan import Plan
+from recap.plan.variants import Sourced, Variant
 from recap.settings import TableFile
 from recap.settings.models import LANGUAGE_MODEL
 from recap.settings.params import base_files, files, flat, load_named, names
@@ -75,11 +75,12 @@ def _papers(params: Path, key: str) -> dict[str, set[str]]:
     return papers
 
 
-def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
+def row_settings(plan: Plan, row_id: str) -> dict[str, Sourced]:
     """Return the settings of a row (``mine/t3/wide``): its own as ``row``, then each file's."""
-    table_id, row = plan.row(row_id)
+    resolved = plan.row(row_id)
+    table_id, row = resolved.table, resolved.row
     file = Variant("tables", table_id).with_sources(plan.params)
-    (in_file,) = (each for each in plan.get("tables", table_id).rows if each.id == row.id)
+    (in_file,) = (each for each in plan.settings.get("tables", table_id).rows if each.id == row.id)
     source, default = f"{file['rows'][1]}: row {row.id!r}", f"default ({type(in_file).__module__})"
 
     def own(key: str) -> str:
@@ -97,9 +98,9 @@ def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
             **{key: (value, own(key.partition(".")[0])) for key, value in flat(printed).items()},
         }
     }
-    features = plan.feature_names(row.features)
-    cells = [plan.get("features", name).input_features().get("cells") for name in features]
-    weights = plan.get("models", row.model).pretrained_weights() or ""
+    features = row.features.split("+")
+    cells = [plan.settings.get("features", name).input_features().get("cells") for name in features]
+    weights = plan.settings.get("models", row.model).pretrained_weights() or ""
     parts = [
         ("datasets", row.dataset),
         ("subsets", row.subset),
@@ -113,6 +114,6 @@ def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
         ("recipes", row.recipe),
     ]
     return settings | {
-        f"{section}/{name}": plan.variant(section, name).with_sources(plan.params)
+        f"{section}/{name}": plan.settings.variant(section, name).with_sources(plan.params)
         for section, name in parts
     }

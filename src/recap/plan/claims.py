@@ -8,7 +8,8 @@ from pathlib import Path
 
 from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.plan.run_plan import RunPlan, asked_for_by
+from recap.plan.plan import Plan, asked_for_by
+from recap.plan.resolve import resolve
 from recap.settings import Row, TableFile
 from recap.settings.params import label, load_named, load_profiles, papers, profile_tables, validate
 from recap.settings.specs import ClaimsSpec, ComparedTable, PrintedTable
@@ -45,7 +46,7 @@ def _checks(claims: Iterable[Claim]) -> list[Check]:
     return list(chain.from_iterable(claim.checks for claim in claims))
 
 
-def planned_claims(plan: RunPlan) -> ClaimsSpec | None:
+def planned_claims(plan: Plan) -> ClaimsSpec | None:
     """Return the claims of the papers whose tables a plan makes.
 
     None where it makes none of them.
@@ -105,10 +106,10 @@ def paper_claims(
     if not tables:
         return ClaimsSpec(scale=profile.scale or "", claims=claims, tables={}), scores
     alone = profile.model_copy(update={"tables": tables, "figures": [], "studies": []})
-    return _claims_spec(RunPlan(alone, params), claims), scores
+    return _claims_spec(resolve(alone, params), claims), scores
 
 
-def _claims_spec(plan: RunPlan, claims: list[Claim]) -> ClaimsSpec:
+def _claims_spec(plan: Plan, claims: list[Claim]) -> ClaimsSpec:
     names = [name for name in tables_of(claims) if name in plan.tables]
     tables = {
         name: ComparedTable(table=plan.tables[name], seeds=plan.seeds[name]) for name in names

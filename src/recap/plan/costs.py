@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, Positive
 
 from recap.core.documents import read_json
 from recap.core.errors import ConfigError
+from recap.plan.plan import Plan
 from recap.plan.run import Run
-from recap.plan.run_plan import RunPlan
 from recap.plan.stores import Store
 from recap.plan.workload import StepShape, Work, Workload
 from recap.settings.base import Strict
@@ -89,7 +89,7 @@ class Costs(Workload):
     a second, of which only their operations count.
     """
 
-    def __init__(self, plan: RunPlan, measured: Sequence[StepCost], tflops: float | None) -> None:
+    def __init__(self, plan: Plan, measured: Sequence[StepCost], tflops: float | None) -> None:
         super().__init__(plan)
         self.measured, self.tflops = measured, tflops
 
@@ -112,7 +112,7 @@ class Costs(Workload):
         step, decoding = self._nearest(of_steps), self._nearest(of_validations)
         if step is None or decoding is None:
             return None
-        processes = self.plan.recipe(training.recipe).processes
+        processes = self.plan.settings.recipe(training.recipe).processes
         images = self.steps(training) * of_steps.images * processes
         validations = math.ceil(stage.epochs / stage.validate_every) + (training.stage == "scst")
         validated = validations * self.counts(training.dataset).val
@@ -158,7 +158,7 @@ def _ratio(row: StepCost, shape: StepShape) -> float:
     return (shape.inputs.vectors + shape.tokens) / (row.vectors + row.tokens)
 
 
-def costs_of(plan: RunPlan, file: Path | None = None, tflops: float | None = None) -> Costs:
+def costs_of(plan: Plan, file: Path | None = None, tflops: float | None = None) -> Costs:
     """Return the costs of a plan on the machine of a file that `recap measure` wrote.
 
     Without one, or with `tflops`, they are those of an assumed GPU.

@@ -6,57 +6,57 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from recap.plan.job import EntryPoints, Inputs, Job
-from recap.plan.run_plan import RunPlan
+from recap.plan.plan import Plan
 from recap.plan.source import PICTURES as PICTURE_SOURCE
 from recap.settings.base import HUB, NamesFiles
 from recap.settings.datasets import PICTURES
 
 
-def outside_files(plan: RunPlan, settings: NamesFiles) -> list[str]:
+def outside_files(plan: Plan, settings: NamesFiles) -> list[str]:
     """Return the outside files that settings name."""
     return [plan.files.outside(name) for name in settings.outside_files()]
 
 
-def pictures(plan: RunPlan, dataset: str) -> list[str]:
+def pictures(plan: Plan, dataset: str) -> list[str]:
     """Return folders or zips with the pictures of a data set."""
-    sources = plan.dataset(dataset).picture_sources()
+    sources = plan.settings.dataset(dataset).picture_sources()
     if not sources:
         return [plan.files.product(dataset, PICTURES)]
     return [plan.files.outside(name) for name in sources]
 
 
-def corpus(plan: RunPlan, dataset: str) -> Inputs:
+def corpus(plan: Plan, dataset: str) -> Inputs:
     """Return the captions of a data set as an input."""
     return {"corpus": [plan.files.of("corpus", dataset=dataset)["corpus"]]}
 
 
-def texts(plan: RunPlan, dataset: str) -> Inputs:
+def texts(plan: Plan, dataset: str) -> Inputs:
     """Return the captions of a data set and its vocabulary as inputs."""
     vocabulary = plan.files.of("vocabulary", dataset=dataset)["vocabulary"]
     return {**corpus(plan, dataset), "vocabulary": [vocabulary]}
 
 
-def data_jobs(plan: RunPlan) -> Iterator[Job]:
+def data_jobs(plan: Plan) -> Iterator[Job]:
     """Yield the jobs of the data sets in use."""
-    for name in plan.datasets():
+    for name in plan.datasets:
         yield _corpus(plan, name)
-    described = sorted({run.dataset for run in plan.scored()})
+    described = sorted({run.dataset for run in plan.scored})
     for name in described:
         yield _vocabulary(plan, name)
     for name in described:
         yield _card(plan, name)
-    for run in [*plan.trained(), *plan.scored()]:
+    for run in [*plan.trained, *plan.scored]:
         yield Job(
             rule="subset",
             wildcards={"dataset": run.dataset, "subset": run.subset, "seed": str(run.seed)},
             inputs=corpus(plan, run.dataset),
-            spec=plan.subset(run.subset),
+            spec=plan.settings.subset(run.subset),
             code=EntryPoints(("recap.data.subsets:draw_subset",), PICTURE_SOURCE),
         )
 
 
-def _corpus(plan: RunPlan, name: str) -> Job:
-    dataset = plan.dataset(name)
+def _corpus(plan: Plan, name: str) -> Job:
+    dataset = plan.settings.dataset(name)
     outputs = {product: plan.files.product(name, product) for product in dataset.products}
     # A rule has one list of outputs,
     # so data sets whose readers write other files beside the corpus have a separate rule.
@@ -76,8 +76,8 @@ def _corpus(plan: RunPlan, name: str) -> Job:
     )
 
 
-def _vocabulary(plan: RunPlan, name: str) -> Job:
-    vocabulary = plan.dataset(name).vocabulary
+def _vocabulary(plan: Plan, name: str) -> Job:
+    vocabulary = plan.settings.dataset(name).vocabulary
     sources = outside_files(plan, vocabulary)
     hub = getattr(vocabulary, "tokenizer", "")
     return Job(
@@ -91,9 +91,9 @@ def _vocabulary(plan: RunPlan, name: str) -> Job:
     )
 
 
-def _card(plan: RunPlan, name: str) -> Job:
+def _card(plan: Plan, name: str) -> Job:
     # What a reader says about what it left out, where it says something.
-    has_counts = "counts.md" in plan.dataset(name).products
+    has_counts = "counts.md" in plan.settings.dataset(name).products
     counts = [plan.files.product(name, "counts.md")] if has_counts else []
     return Job(
         rule="card",

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from recap.plan.data_jobs import corpus, outside_files, pictures
 from recap.plan.job import EntryPoints, Inputs, Job, outputs_of
+from recap.plan.plan import Plan
 from recap.plan.run import VAL
-from recap.plan.run_plan import RunPlan
 from recap.plan.source import PICTURES as PICTURE_SOURCE
 from recap.plan.stores import Store, used_stores
 
 
-def feature_jobs(plan: RunPlan) -> Iterator[Job]:
+def feature_jobs(plan: Plan) -> Iterator[Job]:
     """Yield the jobs of the feature stores in use."""
     for store in used_stores(plan):
         yield from _store_jobs(plan, store)
 
 
-def _store_jobs(plan: RunPlan, store: Store) -> Iterator[Job]:
+def _store_jobs(plan: Plan, store: Store) -> Iterator[Job]:
     """Yield the jobs of a store: training of its extractor, its images, its note, the store."""
     files = plan.files
     settings = store.settings
@@ -80,12 +80,12 @@ def _store_jobs(plan: RunPlan, store: Store) -> Iterator[Job]:
     )
 
 
-def _used_images(plan: RunPlan, store: Store) -> Job:
+def _used_images(plan: Plan, store: Store) -> Job:
     """Return the job that lists what features are made of: the images that some run reads."""
     # The whole training split is the same with every seed: the first stands for all.
     draws: dict[tuple[str, str, int | None], str] = {}
     for run in store.trainings:
-        whole = plan.subset(run.subset).fraction == 1
+        whole = plan.settings.subset(run.subset).fraction == 1
         draw = plan.files.of("subset", **run.wildcards)["subset"]
         draws.setdefault((run.dataset, run.subset, None if whole else run.seed), draw)
     corpora = [plan.files.of("corpus", dataset=each)["corpus"] for each in store.readers]
@@ -98,7 +98,7 @@ def _used_images(plan: RunPlan, store: Store) -> Job:
     )
 
 
-def _extraction(plan: RunPlan, job: Job) -> Iterator[Job]:
+def _extraction(plan: Plan, job: Job) -> Iterator[Job]:
     """Yield the job that makes a store, or one for each of its parts and one that merges them."""
     files = plan.files
     own = f"{job.wildcards['dataset']}/{job.wildcards['features']}"

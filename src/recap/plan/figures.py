@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.plan.run import Run, file_name, row_runs
+from recap.plan.run import Run, file_name
 from recap.plan.scaling import check_scales
-from recap.settings import Row, Table
+from recap.settings import Row
 from recap.settings.figures import Figure, FigureFile, Line, ModelFigure, Point
 
 if TYPE_CHECKING:
-    from recap.plan.run_plan import RunPlan
+    from recap.plan.plan import Plan, ResolvedRow
 
 
-def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
+def sweeps(plan: Plan, files: Mapping[str, FigureFile]) -> dict[str, Figure]:
+    """Return the figures of scores over a setting, by their names."""
+    return {name: _sweep(plan, name, file) for name, file in files.items()}
+
+
+def _sweep(plan: Plan, name: str, file: FigureFile) -> Figure:
     """Return a figure whose tables are planned, with its axis at the profile's scale."""
     by_row = file.line_of == "row"
     if not by_row:
@@ -47,10 +53,10 @@ def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
     )
 
 
-def _setting(plan: RunPlan, figure: str, row: Row, setting: str) -> float:
+def _setting(plan: Plan, figure: str, row: Row, setting: str) -> float:
     """Return the number of a row's setting, ``recipe.xe.epochs``."""
     section, *keys = setting.split(".")
-    value: Any = plan.get(f"{section}s", getattr(row, section)).model_dump(mode="json")
+    value: Any = plan.settings.get(f"{section}s", getattr(row, section)).model_dump(mode="json")
     try:
         for key in keys:
             value = value[key]
@@ -81,32 +87,32 @@ class PlannedFigure:
         return {f"{self.begin}_{ending}": title for ending, title in self.settings.files.items()}
 
 
-def model_figures(plan: RunPlan) -> list[PlannedFigure]:
+def model_figures(plan: Plan) -> list[PlannedFigure]:
     """Return the figures that the tables' files list.
 
     What is not drawn or run at the scale is left out.
     """
     planned: dict[str, PlannedFigure] = {}
     for table_id in plan.tables:
-        for settings in plan.get("tables", table_id).figures:
+        for settings in plan.settings.get("tables", table_id).figures:
             where = f"table {table_id!r}: figure of kind {settings.kind!r}"
             check_scales(plan.params, settings.scales, where)
-            rows = _figure_rows(plan.tables[table_id], settings)
+            rows = _figure_rows(plan.table_rows(table_id), settings)
             here = settings.scales is None or plan.profile.scale in settings.scales
             if not rows or not here:
                 continue
-            _check_rows(settings, rows, where)
+            _check_rows(settings, [each.row for each in rows], where)
             figure = _model_figure(plan, table_id, settings, rows)
             if planned.setdefault(figure.name, figure) is not figure:
                 raise ConfigError(f"{where}: it is there twice; give one of them a `name`")
     return list(planned.values())
 
 
-def _figure_rows(table: Table, settings: ModelFigure) -> list[Row]:
+def _figure_rows(rows: list[ResolvedRow], settings: ModelFigure) -> list[ResolvedRow]:
     """Return the rows that a figure shows: those that it names, else all of single models."""
     if settings.rows:
-        return [row for row in table.rows if row.id in settings.rows]
-    return [row for row in table.rows if not row.ensemble]
+        return [each for each in rows if each.row.id in settings.rows]
+    return [each for each in rows if not each.row.ensemble]
 
 
 def _check_rows(settings: ModelFigure, rows: list[Row], where: str) -> None:
@@ -132,15 +138,15 @@ def _check_rows(settings: ModelFigure, rows: list[Row], where: str) -> None:
 
 
 def _model_figure(
-    plan: RunPlan, table_id: str, settings: ModelFigure, rows: list[Row]
+    plan: Plan, table_id: str, settings: ModelFigure, rows: list[ResolvedRow]
 ) -> PlannedFigure:
-    table, seeds = plan.tables[table_id], plan.seeds[table_id]
+    table = plan.tables[table_id]
     begin = file_name(table_id)
     return PlannedFigure(
         settings=settings,
         table=table_id,
         begin=f"{begin}_{settings.name}" if settings.name else begin,
-        runs=tuple(plan.training_of(row_runs(row, seeds)[0]) for row in rows),
-        labels=tuple(row.label for row in rows),
+        runs=tuple(plan.training_of(each.runs[0]) for each in rows),
+        labels=tuple(each.row.label for each in rows),
         heading=f"{table.title}  |  {table.scale}" if table.scale else table.title,
     )

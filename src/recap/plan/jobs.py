@@ -5,8 +5,8 @@ from __future__ import annotations
 from recap.plan.data_jobs import data_jobs
 from recap.plan.feature_jobs import feature_jobs
 from recap.plan.job import Jobs, outputs_of
+from recap.plan.plan import Plan
 from recap.plan.run_jobs import evaluation_jobs, training_jobs
-from recap.plan.run_plan import RunPlan
 from recap.plan.studies import study_jobs
 from recap.plan.table_jobs import figure_jobs, page_jobs, table_jobs
 
@@ -22,7 +22,7 @@ _FEATURES = (
 )
 
 
-def plan_jobs(plan: RunPlan) -> Jobs:
+def plan_jobs(plan: Plan) -> Jobs:
     """Return everything that a plan makes."""
     jobs = [
         *data_jobs(plan),

@@ -11,7 +11,7 @@ from typing import Literal
 from recap.core.errors import ConfigError
 from recap.core.log import log
 from recap.plan.job import EntryPoints, Job
-from recap.plan.run_plan import RunPlan
+from recap.plan.plan import Plan
 from recap.plan.specs import web_draws
 from recap.settings import Profile
 from recap.settings.base import HUB
@@ -40,13 +40,13 @@ class MissingFile:
     pictures: WebPictures | None = None
 
 
-def missing_files(plan: RunPlan, jobs: Iterable[Job]) -> list[MissingFile]:
+def missing_files(plan: Plan, jobs: Iterable[Job]) -> list[MissingFile]:
     """Return what jobs still need whose files are not all there, each once."""
     versions = list_of(plan.params)
     listed = read_versions(versions) if versions.exists() else {}
     pictures: dict[str, WebPictures] = {}
-    for name in plan.datasets():
-        for file, each in plan.dataset(name).web_pictures().items():
+    for name in plan.datasets:
+        for file, each in plan.settings.dataset(name).web_pictures().items():
             tsv = plan.files.outside(each.tsv)
             pictures[plan.files.outside(file)] = replace(each, tsv=tsv)
     missing: dict[str, MissingFile] = {}
@@ -95,7 +95,7 @@ def _missing(
     return MissingFile(path, named_by, entry, how, archive, pictures)
 
 
-def acquisition_jobs(plan: RunPlan, needed: Sequence[MissingFile]) -> Iterator[Job]:
+def acquisition_jobs(plan: Plan, needed: Sequence[MissingFile]) -> Iterator[Job]:
     """Yield the jobs that fetch or unpack missing files.
 
     A file that is there is the user's, and no rule may touch it.
@@ -127,7 +127,7 @@ def acquisition_jobs(plan: RunPlan, needed: Sequence[MissingFile]) -> Iterator[J
         )
 
 
-def _web_pictures(plan: RunPlan, survivors: str, pictures: WebPictures) -> Iterator[Job]:
+def _web_pictures(plan: Plan, survivors: str, pictures: WebPictures) -> Iterator[Job]:
     """Yield the job that fetches pictures of the open web, and that of the rows to ask for."""
     only: list[str] = []
     # Known before any picture is fetched, because draws go by numbers of rows.

@@ -10,7 +10,9 @@ from typing import Any
 from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.process import devices
-from recap.plan.run_plan import RunPlan
+from recap.plan.plan import Plan
+from recap.plan.resolve import resolve
+from recap.plan.run import file_name
 from recap.settings.params import load_profile, profiles, refuse_other_scale
 
 PARAMS, ROW = "params_dir", "row"  # keys beside those of the profile
@@ -20,24 +22,19 @@ SINGLE = "single"
 UNUSABLE = re.compile(r"^[-.]|[/@{}\x00-\x1f]")  # in the names of parameter files
 
 
-def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> RunPlan:
+def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> Plan:
     """Return the plan of a profile that Snakemake read from `files`, if it can be made here."""
     for file in files:
         refuse_other_scale(config, read_mapping(Path(file)), str(file))
     plan = unchecked_plan(config)
-    for section, name in sorted(plan.names()):
-        if UNUSABLE.search(name):
-            raise ConfigError(
-                f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; "
-                "rename it"
-            )
+    _refuse_unusable_names(plan)
     if set("{}") & set(inputs := plan.profile.inputs):
         raise ConfigError(
             f"inputs={inputs}: Snakemake takes braces for wildcards; use a folder without them"
         )
     number = len(devices())
-    for name in sorted({run.recipe for run in plan.scored()}):
-        recipe = plan.recipe(name)
+    for name in sorted({run.recipe for run in plan.scored}):
+        recipe = plan.settings.recipe(name)
         if recipe.evaluation.split != "test":
             raise ConfigError(
                 f"recipe {name!r}: evaluation.split is 'val', but tables have test scores; say test"
@@ -51,16 +48,31 @@ def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> Ru
     return plan
 
 
-def unchecked_plan(config: Mapping[str, Any]) -> RunPlan:
+def _refuse_unusable_names(plan: Plan) -> None:
+    """Refuse names of parameter files that cannot be parts of paths."""
+    names = {("tables", file_name(table_id)) for table_id in plan.tables}
+    for run in plan.shown:
+        names |= {("datasets", run.dataset), ("subsets", run.subset)}
+        names |= {("models", run.model), ("recipes", run.recipe)}
+        names |= {("features", name) for name in run.features.split("+")}
+    for section, name in sorted(names):
+        if UNUSABLE.search(name):
+            raise ConfigError(
+                f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; "
+                "rename it"
+            )
+
+
+def unchecked_plan(config: Mapping[str, Any]) -> Plan:
     """Return the plan of a profile's keys, with `params_dir`, and of `row` alone if given."""
     values = {key: value for key, value in config.items() if key not in (PARAMS, ROW)}
     profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
-    return RunPlan(profile, Path(config.get(PARAMS, "params")), row=config.get(ROW))
+    return resolve(profile, Path(config.get(PARAMS, "params")), alone=config.get(ROW))
 
 
 def named_plan(
     params: Path, name: str, *, scale: str | None = None, inputs: str | None = None
-) -> RunPlan:
+) -> Plan:
     """Return the plan of a profile by name or file, by default at `paper` or its first scale."""
     shipped = {
         path.parent.name if path.name == "profile.yaml" else path.stem: path

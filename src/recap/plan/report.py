@@ -12,9 +12,9 @@ from recap.core.errors import aligned, counted
 from recap.plan.costs import Cost, Costs, StoreSize
 from recap.plan.jobs import plan_jobs
 from recap.plan.outside import How, MissingFile, missing_files
+from recap.plan.plan import Plan
 from recap.plan.profiles import PAPER
-from recap.plan.run import Run, row_runs
-from recap.plan.run_plan import RunPlan
+from recap.plan.run import Run
 from recap.plan.stores import used_stores
 from recap.settings.base import HUB
 from recap.settings.params import file_and_part
@@ -49,11 +49,11 @@ class SystemTool:
     get: str  #: the command or the page that gets it
 
 
-def plan_report(plan: RunPlan, costs: Costs, tools: Sequence[SystemTool], measure: str) -> str:
+def plan_report(plan: Plan, costs: Costs, tools: Sequence[SystemTool], measure: str) -> str:
     """Return all that a person wants to know before the first job; `measure` is the command that
     measures its steps."""
     missing = missing_files(plan, plan_jobs(plan))
-    cost_of = {run: costs.training(run) for run in plan.trained()}
+    cost_of = {run: costs.training(run) for run in plan.trained}
     at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
         f"{plan.profile.name}{at}, outside files in {plan.profile.inputs}/",
@@ -66,7 +66,7 @@ def plan_report(plan: RunPlan, costs: Costs, tools: Sequence[SystemTool], measur
     return "\n".join(lines)
 
 
-def _missing(plan: RunPlan, missing: Sequence[MissingFile]) -> Iterator[str]:
+def _missing(plan: Plan, missing: Sequence[MissingFile]) -> Iterator[str]:
     if not missing:
         yield "Outside files: all are here."
         return
@@ -111,7 +111,7 @@ def _tools(tools: Sequence[SystemTool]) -> str:
     return f"Missing tools: {missing}; `recap doctor` says what each is for and how to get it."
 
 
-def _disk(plan: RunPlan, missing: Sequence[MissingFile], costs: Costs, cost_of: CostOf) -> str:
+def _disk(plan: Plan, missing: Sequence[MissingFile], costs: Costs, cost_of: CostOf) -> str:
     """Return one line: what is fetched and unpacked, feature stores, weights."""
     whole = [each.entry for each in missing if each.how != "unpack"]
     published = [entry.bytes for entry in whole if entry and entry.bytes]
@@ -136,7 +136,7 @@ def _stores(stores: Sequence[StoreSize]) -> list[str]:
     return parts
 
 
-def table_trainings(plan: RunPlan) -> dict[str, list[Run]]:
+def table_trainings(plan: Plan) -> dict[str, list[Run]]:
     """Return the trainings of each table with all its parts; one of two tables is in the first."""
     tables: defaultdict[str, list[Run]] = defaultdict(list)
     before: set[Run] = set()
@@ -153,7 +153,7 @@ def table_trainings(plan: RunPlan) -> dict[str, list[Run]]:
     return tables
 
 
-def _hours(plan: RunPlan, costs: Costs, cost_of: CostOf, measure: str) -> Iterator[str]:
+def _hours(plan: Plan, costs: Costs, cost_of: CostOf, measure: str) -> Iterator[str]:
     assumed = ", assumed, not measured (--tflops, --measured)" if costs.tflops else ", measured"
     yield (
         f"Hours of trainings on {costs.machine}{assumed}; with validations, without features, "
@@ -174,7 +174,7 @@ def _hours(plan: RunPlan, costs: Costs, cost_of: CostOf, measure: str) -> Iterat
         )
 
 
-def reported(plan: RunPlan, costs: Costs) -> Iterator[str]:
+def reported(plan: Plan, costs: Costs) -> Iterator[str]:
     """Yield what others report of trainings at the paper's scale, each beside our hours."""
     file = plan.params / REPORTS
     for each in (
@@ -184,10 +184,10 @@ def reported(plan: RunPlan, costs: Costs) -> Iterator[str]:
     ):
         if each.table not in plan.tables:
             continue
-        _, row = plan.row(f"{each.table}/{each.row}")
-        run = row_runs(row, plan.seeds[each.table])[0].parts()[0]
+        row = plan.row(f"{each.table}/{each.row}")
+        run = row.runs[0].parts()[0]
         training = plan.first_stage(run) if each.stage == "xe" else run
-        said = f"Reported of {row.label}, {STAGE_NAMES[each.stage]}: an epoch took {each.epoch}"
+        said = f"Reported of {row.row.label}, {STAGE_NAMES[each.stage]}: an epoch took {each.epoch}"
         if cost := costs.training(training):
             hours = cost.seconds / 3600 / costs.stage(training).epochs
             times = " to ".join(dict.fromkeys(f"{number / hours:.0f}" for number in each.gpu_hours))

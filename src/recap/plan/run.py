@@ -112,6 +112,7 @@ def outside_path(table: Table, name: str, row_id: str) -> str:
 class Submission:
     """The captions of one run, as COCO's caption server takes them."""
 
+    table: str  #: id of the table that its scores are for
     algorithm: str  #: its name there, and of its files
     run: Run  #: the scored run; the pictures of val2014 are those of its data set
     test: Run  #: the run with data set and features of the test pictures: names their stores

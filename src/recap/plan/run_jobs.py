@@ -9,8 +9,8 @@ from pathlib import Path
 from recap.core.documents import read_mapping
 from recap.plan.data_jobs import corpus, outside_files, texts
 from recap.plan.job import EntryPoints, Inputs, Job
+from recap.plan.plan import Plan
 from recap.plan.run import TEST, VAL, Run, ScoredFile, Submission
-from recap.plan.run_plan import RunPlan
 from recap.plan.source import CAPTIONING, EVALUATION, TRAINING, entry_points
 from recap.plan.specs import evaluation_spec, execution, run_spec
 from recap.settings import ModelConfig
@@ -20,25 +20,25 @@ from recap.settings.models import LANGUAGE_MODEL
 from recap.settings.recipes import RunSpec
 
 
-def stores(plan: RunPlan, run: Run | ScoredFile) -> Inputs:
+def stores(plan: Plan, run: Run | ScoredFile) -> Inputs:
     """Return the stores that a run reads, one for each of its features, with their notes."""
-    folder = plan.same_pictures(run.dataset)
-    names = plan.feature_names(run.features)
+    folder = plan.settings.same_pictures(run.dataset)
+    names = run.features.split("+")
     notes = [plan.files.of("extractor", dataset=folder, features=each)["note"] for each in names]
     return {"features": [plan.files.store(folder, each) for each in names], "extractors": notes}
 
 
-def checkpoint(plan: RunPlan, training: Run) -> str:
+def checkpoint(plan: Plan, training: Run) -> str:
     """Return the weights of a training."""
     return plan.files.of(f"train_{training.stage}", **training.wildcards)["model"]
 
 
-def scores_of(plan: RunPlan, scored: Run | ScoredFile) -> dict[str, str]:
+def scores_of(plan: Plan, scored: Run | ScoredFile) -> dict[str, str]:
     """Return what an evaluation leaves."""
     return plan.files.scores(scored.path)
 
 
-def is_scored(plan: RunPlan, scored: Run | ScoredFile) -> bool:
+def is_scored(plan: Plan, scored: Run | ScoredFile) -> bool:
     """Return whether the scores of a run are there."""
     return all(Path(file).is_file() for file in scores_of(plan, scored).values())
 
@@ -52,7 +52,7 @@ class PretrainedWeights:
     language_model: str | None = None  #: a small one of this name makes them
 
 
-def pretrained(plan: RunPlan, dataset: str, model: ModelConfig) -> PretrainedWeights:
+def pretrained(plan: Plan, dataset: str, model: ModelConfig) -> PretrainedWeights:
     """Return the weights that a model begins with, if any."""
     source = model.pretrained_weights()
     if source is None:
@@ -67,19 +67,19 @@ def pretrained(plan: RunPlan, dataset: str, model: ModelConfig) -> PretrainedWei
     return PretrainedWeights([file], (file,))
 
 
-def training_jobs(plan: RunPlan) -> Iterator[Job]:
+def training_jobs(plan: Plan) -> Iterator[Job]:
     """Yield the trainings of a plan, with those of language models that they begin with."""
-    for run in plan.trained():
-        weights = pretrained(plan, run.dataset, plan.model(run.model))
+    for run in plan.trained:
+        weights = pretrained(plan, run.dataset, plan.settings.model(run.model))
         if weights.language_model:
             yield language_model_job(plan, run.dataset, weights.language_model)
-    for run in plan.trained():
+    for run in plan.trained:
         yield training_job(plan, run, run_spec(plan, run))
 
 
-def language_model_job(plan: RunPlan, dataset: str, name: str) -> Job:
+def language_model_job(plan: Plan, dataset: str, name: str) -> Job:
     """Return the training of a small language model on a data set's words."""
-    settings = plan.language_model(name)
+    settings = plan.settings.language_model(name)
     files = outside_files(plan, settings)
     return Job(
         rule="language_model",
@@ -95,9 +95,9 @@ def language_model_job(plan: RunPlan, dataset: str, name: str) -> Job:
     )
 
 
-def training_job(plan: RunPlan, run: Run, spec: RunSpec) -> Job:
+def training_job(plan: Plan, run: Run, spec: RunSpec) -> Job:
     """Return one stage of the training of a run, by its spec."""
-    recipe = plan.recipe(run.recipe)
+    recipe = plan.settings.recipe(run.recipe)
     outside: tuple[str, ...] = ()
     if run.stage == "xe":
         weights = pretrained(plan, run.dataset, spec.model_settings)
@@ -127,17 +127,17 @@ def training_job(plan: RunPlan, run: Run, spec: RunSpec) -> Job:
     )
 
 
-def evaluation_jobs(plan: RunPlan) -> Iterator[Job]:
+def evaluation_jobs(plan: Plan) -> Iterator[Job]:
     """Yield what scores captions: of runs, of files and released weights, and for COCO's server."""
-    for run in plan.scored():
+    for run in plan.scored:
         yield _evaluation(plan, run)
-    for scored in plan.scored_files():
+    for scored in plan.scored_files:
         yield _released(plan, scored) if scored.released else _captions(plan, scored)
-    for each in plan.submissions():
+    for each in plan.submissions:
         yield from _submission(plan, each)
 
 
-def _products(plan: RunPlan, dataset: str, metrics: Iterable[str]) -> Inputs:
+def _products(plan: Plan, dataset: str, metrics: Iterable[str]) -> Inputs:
     """Return what metrics read beside the corpus."""
     files = []
     for metric in metrics:
@@ -145,13 +145,13 @@ def _products(plan: RunPlan, dataset: str, metrics: Iterable[str]) -> Inputs:
     return {"products": files}
 
 
-def _models(plan: RunPlan, run: Run) -> Inputs:
+def _models(plan: Plan, run: Run) -> Inputs:
     """Return the weights of a run, or those of an ensemble's members."""
     return {"model": [checkpoint(plan, plan.training_of(part)) for part in run.parts()]}
 
 
-def _evaluation(plan: RunPlan, run: Run) -> Job:
-    metrics = plan.recipe(run.recipe).evaluation.metrics
+def _evaluation(plan: Plan, run: Run) -> Job:
+    metrics = plan.settings.recipe(run.recipe).evaluation.metrics
     return Job(
         rule="evaluate_ensemble" if run.members else "evaluate",
         wildcards=run.wildcards | {"stage": run.stage},
@@ -162,13 +162,13 @@ def _evaluation(plan: RunPlan, run: Run) -> Job:
             **_models(plan, run),
         },
         spec=evaluation_spec(plan, run.recipe),
-        code=entry_points(EVALUATION, plan.model(run.model).kind, metrics=metrics),
+        code=entry_points(EVALUATION, plan.settings.model(run.model).kind, metrics=metrics),
         threads=execution(plan, run.recipe).threads,
         gpus=plan.gpus,
     )
 
 
-def _captions(plan: RunPlan, scored: ScoredFile) -> Job:
+def _captions(plan: Plan, scored: ScoredFile) -> Job:
     """Return the scoring of a file of captions."""
     files = [plan.files.outside(file) for file in scored.files]
     return Job(
@@ -186,7 +186,7 @@ def _captions(plan: RunPlan, scored: ScoredFile) -> Job:
     )
 
 
-def _released(plan: RunPlan, scored: ScoredFile) -> Job:
+def _released(plan: Plan, scored: ScoredFile) -> Job:
     """Return the decoding and scoring of a folder of released weights."""
     folder = plan.files.outside(str(scored.released))
     files = [plan.files.outside(file) for file in scored.files]
@@ -213,7 +213,7 @@ def _released(plan: RunPlan, scored: ScoredFile) -> Job:
     )
 
 
-def _submission(plan: RunPlan, sent: Submission) -> Iterator[Job]:
+def _submission(plan: Plan, sent: Submission) -> Iterator[Job]:
     """Yield what COCO's server is sent of a run: its captions of both parts, and their zip."""
     run = sent.run
     captions: Inputs = {}
@@ -231,7 +231,7 @@ def _submission(plan: RunPlan, sent: Submission) -> Iterator[Job]:
                 **_models(plan, run),
             },
             spec=evaluation_spec(plan, run.recipe),
-            code=entry_points(CAPTIONING, plan.model(run.model).kind),
+            code=entry_points(CAPTIONING, plan.settings.model(run.model).kind),
             params={
                 "execution": f"{plan.files.work}/execution/{run.recipe}.yaml",
                 "partial": _partial(plan, shown),
@@ -248,6 +248,6 @@ def _submission(plan: RunPlan, sent: Submission) -> Iterator[Job]:
     )
 
 
-def _partial(plan: RunPlan, run: Run) -> str:
+def _partial(plan: Plan, run: Run) -> str:
     """Return the option that allows a part of COCO, where the data set is one."""
-    return "--partial" if getattr(plan.dataset(run.dataset), "partial", False) else ""
+    return "--partial" if getattr(plan.settings.dataset(run.dataset), "partial", False) else ""

@@ -1,24 +1,16 @@
-"""From a row of a table to the files and changes that it trains with,
-at its own scale or at one that replaces some.
-
-A model or recipe is a variant: a file with its bases, what a scale replaces, what the row changes.
-"""
+"""What a scale makes of the rows of a table: which are run, and with which files and changes."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
-
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.core.hashing import value_hash
+from recap.plan.named_settings import NamedSettings
+from recap.plan.variants import Layer, Variant
 from recap.settings import (
-    SECTIONS,
     NotRunRow,
     OutsideRow,
     QuotedRow,
@@ -27,139 +19,9 @@ from recap.settings import (
     Server,
     TableFile,
 )
-from recap.settings.base import HUB
-from recap.settings.datasets import PicturesAlone, VocabularyRule
-from recap.settings.features import FEATURES, GridFeatures
-from recap.settings.metrics import METRICS
-from recap.settings.models import LANGUAGE_MODEL, MODELS, SHARED_SIZES
-from recap.settings.params import (
-    base_files,
-    files,
-    flat,
-    label,
-    load_named,
-    merged,
-    names,
-    validate,
-)
+from recap.settings.models import MODELS
+from recap.settings.params import files, label, load_named, merged, names
 from recap.settings.profiles import ALL, Replacements
-
-# bytes of a name; a model and a recipe make up one component of a path, of which Linux allows 255
-LONGEST = 100
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
-
-Get = Callable[[str, str], Any]  # section and name of a parameter file -> its config object
-Sourced = dict[str, tuple[Any, str]]  # dotted key -> value and source
-# a source, and its values, which override those of the layers below
-Layer = tuple[str, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A parameter file with changes."""
-
-    section: str  #: of ``params/``
-    base: str  #: name of the file
-    changes: tuple[Layer, ...] = ()  #: layers over the file, from general to particular
-    shown: dict[str, Any] = field(default_factory=dict)  #: what the name says beside the base
-
-    @property
-    def name(self) -> str:
-        """``base+key=value,key=value`` of characters that paths bear.
-
-        Long or rewritten ones end with a hash.
-        """
-        if not self.shown:
-            return self.base
-        texts = {key: _text(value) for key, value in sorted(flat(self.shown).items())}
-        name = f"{self.base}+{','.join(f'{key}={text}' for key, (text, _) in texts.items())}"
-        if all(exact for _, exact in texts.values()) and len(name.encode()) <= LONGEST:
-            return name
-        digest = value_hash(self.shown)[:8]
-        head = name.encode()[: LONGEST - len(digest) - 1].decode(errors="ignore")
-        whole = head if head == name else head.rpartition(",")[0] or head.rpartition("+")[0]
-        return f"{whole}+{digest}"
-
-    def layers(self, params: Path) -> list[Layer]:
-        """Return everything that is laid over one another, the lowest base first."""
-        return [*base_files(params, self.section, self.base), *self.changes]
-
-    def load(self, params: Path) -> Any:
-        """Return the config object; an error names the lowest layer that is refused."""
-        layers = self.layers(params)
-        try:
-            return self._validated(layers)
-        except ConfigError:
-            for end in range(len(layers) - len(self.changes), len(layers)):
-                self._validated(layers[:end])
-            raise
-
-    def _validated(self, layers: list[Layer]) -> Any:
-        values: dict[str, Any] = {}
-        for _, changes in layers:
-            values = merged(values, changes)
-        return validate(SECTIONS[self.section], values, layers[-1][0])
-
-    def with_sources(self, params: Path) -> Sourced:
-        """Return each value by key (``xe.epochs``) with its source: file, scale, row, default."""
-        values: dict[str, Any] = {}
-        sources: dict[str, str] = {}
-        for source, changes in self.layers(params):
-            values, own = merged(values, changes), flat(changes)
-            sources = {key: source if key in own else sources[key] for key in flat(values)}
-        settings = _every_setting(self.load(params))
-        return {
-            key: (value, _source(key, sources) or f"default ({where})")
-            for key, (value, where) in settings.items()
-        }
-
-
-def _source(key: str, sources: dict[str, str]) -> str | None:
-    """Return the source of a key or of what holds it; None for a default."""
-    place = key
-    while place and place not in sources:
-        place = place.rpartition(".")[0]
-    # a rate beside its schedule counts as within it
-    if not place and key.endswith(".schedule.learning_rate"):
-        return _source(key.replace(".schedule.", "."), sources)
-    return sources.get(place)
-
-
-def _every_setting(config: BaseModel) -> dict[str, tuple[Any, str]]:
-    """Return each value as plain JSON by its key, with the module of its default.
-
-    Also what specs leave out then.
-    """
-    settings: dict[str, tuple[Any, str]] = {}
-    for name, info in type(config).model_fields.items():
-        value = getattr(config, name)
-        if info.exclude:  # a note, or another spelling of a key that is here
-            continue
-        if isinstance(value, BaseModel):
-            settings |= {f"{name}.{key}": setting for key, setting in _every_setting(value).items()}
-        else:
-            module = next(
-                kind.__module__ for kind in type(config).__mro__ if name in kind.__annotations__
-            )
-            settings |= {
-                key: (leaf, module) for key, leaf in flat({name: to_jsonable_python(value)}).items()
-            }
-    return settings
-
-
-def _text(value: Any) -> tuple[str, bool]:
-    """Return a value in characters that a path bears, and whether nothing was lost."""
-    if isinstance(value, list):
-        return "_".join(_text(item)[0] for item in value), all(
-            isinstance(item, int | float) for item in value
-        )
-    text = (
-        {None: "null", True: "true", False: "false"}[value]
-        if isinstance(value, bool | None)
-        else str(value)
-    )
-    safe = _UNSAFE.sub("-", text)
-    return safe, safe == text and not isinstance(value, dict)
 
 
 @dataclass(frozen=True)
@@ -178,7 +40,7 @@ class NamedScale:
 
 
 @dataclass(frozen=True)
-class PlannedRow:
+class ScaledRow:
     """A row with a name for everything that it trains on."""
 
     dataset: str
@@ -192,9 +54,13 @@ class PlannedRow:
 class Scaler:
     """Resolves the rows of one table, with what a scale replaces."""
 
-    def __init__(self, params: Path, table_id: str, table: TableFile, scale: NamedScale) -> None:
-        self.params, self.table, self.scale = params, table, scale
-        self.file = label(params, files(params, "tables", table_id)[0])
+    def __init__(self, settings: NamedSettings, table_id: str, scale: NamedScale) -> None:
+        self.settings = settings
+        self.params = settings.params
+        self.table_id = table_id
+        self.table: TableFile = settings.get("tables", table_id)
+        self.scale = scale
+        self.file = label(self.params, files(self.params, "tables", table_id)[0])
         self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id)
 
     def rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
@@ -206,7 +72,7 @@ class Scaler:
             check_scales(self.params, row.scales, f"{self.file}: row {row.id!r}")
             if row.scales is None or here in row.scales:
                 run.append(row)
-            elif any(load_named(self.params, "scales", name).paper for name in row.scales):
+            elif any(self.settings.get("scales", name).paper for name in row.scales):
                 at = f"at scale {here}" if here else "without a scale"
                 not_run.append(NotRunRow(**_printed(row), reason=f"the row is not run {at}"))
             else:
@@ -234,7 +100,7 @@ class Scaler:
                 return layer.seeds, self.scale.source(place, "seeds")
         return list(range(1, self.table.seeds + 1)), None
 
-    def row(self, row: RowFile) -> PlannedRow:
+    def row(self, row: RowFile) -> ScaledRow:
         """Return a row resolved."""
         settings, where = self._settings(row), f"{self.file}: row {row.id!r}"
         for key in ("dataset", "features", "model", "recipe"):
@@ -250,7 +116,7 @@ class Scaler:
         model = self._model(where, settings["model"])
         recipe = self._recipe(where, settings["recipe"], subset)
         dataset = self.replaced("datasets", settings["dataset"])
-        return PlannedRow(dataset, subset, features, model, recipe, settings.get("stage", "scst"))
+        return ScaledRow(dataset, subset, features, model, recipe, settings.get("stage", "scst"))
 
     def test_pictures(self, row: RowFile, server: Server) -> tuple[str, tuple[str, ...]]:
         """Return the data set of the pictures that a server scores,
@@ -355,109 +221,3 @@ def _printed(row: RowFile | OutsideRow) -> dict[str, Any]:
 
 def _as_list(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else [value]
-
-
-def check_row(row: PlannedRow, get: Get) -> None:
-    """Refuse a row whose data set, subset, features, model and recipe do not go together."""
-    dataset, recipe = get("datasets", row.dataset), get("recipes", row.recipe.name)
-    if row.stage == "scst" and recipe.scst is None:
-        raise ConfigError(
-            f"recipe {row.recipe.name!r} has no stage scst; take stage xe, or another recipe"
-        )
-    if isinstance(dataset, PicturesAlone):
-        raise ConfigError(
-            f"data set {row.dataset!r} has no captions; name it only under the table's key `server`"
-        )
-    _check_weights(row, get)
-    for name in row.features:
-        _check_features(name, row.dataset, get)
-    for metric in recipe.evaluation.metrics:
-        if lacking := _lacking(METRICS.get(metric).products, dataset):
-            asks = (
-                f"recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads {lacking}"
-            )
-            raise ConfigError(
-                f"{asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics"
-            )
-    # A model that would leave out vectors of every image:
-    # cells of a grid, or a study's second view.
-    limit = get("models", row.model.name).vector_limit
-    of_picture = get("features", row.features[0]).vectors_per_picture() or 0
-    vectors = of_picture * dataset.pictures_per_image()
-    if limit is not None and vectors > limit:
-        raise ConfigError(f"features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
-
-
-def _lacking(products: Iterable[str], dataset: Any) -> str | None:
-    """Return the first product that a data set does not have."""
-    return next((product for product in products if product not in dataset.products), None)
-
-
-def _check_features(name: str, dataset: str, get: Get) -> None:
-    """Refuse features that cannot be made of a data set."""
-    features = get("features", name)
-    boxes = features.input_features().get("boxes")
-    if boxes is not None and not get("features", boxes).has_boxes:
-        classes = FEATURES.classes().items()
-        kinds = [kind for kind, each in classes if getattr(each, "has_boxes", False)]
-        raise ConfigError(
-            f"features/{name}.yaml: {boxes!r} has no boxes; name some of kind {' or '.join(kinds)}"
-        )
-    if lacking := _lacking(features.products(), get("datasets", dataset)):
-        reading = f"features {name!r} read {lacking}, and data set {dataset!r} has none"
-        raise ConfigError(f"{reading}; name other features")
-
-
-def _check_weights(row: PlannedRow, get: Get) -> None:
-    """Refuse pretrained weights that the row's model cannot begin with."""
-    model = get("models", row.model.name)
-    source = model.pretrained_weights() or ""
-    if source.startswith(HUB) and isinstance(
-        get("datasets", row.dataset).vocabulary, VocabularyRule
-    ):
-        pairs = (
-            f"weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words"
-        )
-        raise ConfigError(
-            f"{pairs}; name one with `vocabulary: {{kind: bpe, ...}}`, or another scale"
-        )
-    if not source.startswith(LANGUAGE_MODEL):
-        return
-    name = source.removeprefix(LANGUAGE_MODEL)
-    settings = get("language_models", name)
-    for key in SHARED_SIZES:
-        ours, theirs = getattr(model, key), getattr(settings, key)
-        if ours != theirs:
-            raise ConfigError(
-                f"the model has {key} {ours}, language model {name!r} {theirs}; make them equal"
-            )
-    for key, most in (("decoder_layers", settings.layers), ("positions", settings.positions)):
-        if (ours := getattr(model, key)) > most:
-            raise ConfigError(
-                f"the model has {key} {ours}, language model {name!r} only {most}; lower it"
-            )
-
-
-def check_test_pictures(get: Get, dataset: str, features: Iterable[str]) -> None:
-    """Refuse test pictures that have references, and features that cannot be made for them."""
-    if not isinstance(get("datasets", dataset), PicturesAlone):
-        raise ConfigError(
-            f"server.test: data set {dataset!r} has references; name one of kind coco_pictures"
-        )
-    for name in features:
-        settings = get("features", name)
-        standardized = isinstance(settings, GridFeatures) and settings.standardises()
-        if standardized or settings.trained_on_boxes() or settings.products():
-            why = (
-                f"server: features {name!r} are made from training data, and data set {dataset!r} "
-                "has none"
-            )
-            raise ConfigError(f"{why}; name others, or give the row's reason under server.not_sent")
-
-
-def too_many_vectors(vectors: int, limit: int) -> str:
-    """Return the end of the sentence that refuses a limit which no image keeps."""
-    return (
-        f"every image has {vectors} vectors, and the model would read only the first {limit} of "
-        "each; set its max_vectors to null, which reads all"
-    )

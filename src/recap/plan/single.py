@@ -11,10 +11,10 @@ from recap.core.documents import parse
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.job import Job, Jobs
 from recap.plan.jobs import plan_jobs
+from recap.plan.plan import Plan
 from recap.plan.profiles import ROW, SINGLE, load_plan
-from recap.plan.run import Run, row_runs
+from recap.plan.run import Run
 from recap.plan.run_jobs import language_model_job, pretrained, training_job
-from recap.plan.run_plan import RunPlan
 from recap.plan.specs import execution, run_spec
 from recap.settings.params import merged, validate
 from recap.settings.recipes import EvaluationSpec, ExecutionFile, RunSpec
@@ -24,7 +24,7 @@ from recap.settings.recipes import EvaluationSpec, ExecutionFile, RunSpec
 class SingleRun:
     """A training stage of a row, perhaps with other settings, and how captions are decoded."""
 
-    plan: RunPlan
+    plan: Plan
     run: Run
     spec: RunSpec
     execution: ExecutionFile
@@ -37,7 +37,7 @@ class SingleRun:
             Path("work")
             / SINGLE
             / "runs"
-            / str(self.plan.row_id)
+            / str(self.plan.alone)
             / f"seed-{self.run.seed}"
             / self.run.stage
         )
@@ -47,7 +47,7 @@ def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[s
     """Return one stage of the row of `row_config`,
     with changes (``xe.epochs=1``) of xe, scst, model and others."""
     plan = load_plan(config)
-    first = row_runs(plan.row(config[ROW])[1], config["seeds"])[0].parts()[0]
+    first = plan.row(config[ROW]).runs[0].parts()[0]
     run = (
         plan.first_stage(first) if (stage or first.stage) == "xe" else replace(first, stage="scst")
     )
@@ -55,7 +55,7 @@ def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[s
     parts: dict[str, dict[str, Any]] = {
         run.stage: spec["stage_settings"],
         "model": spec["model_settings"],
-        "evaluation": plan.recipe(run.recipe).evaluation.model_dump(mode="json"),
+        "evaluation": plan.settings.recipe(run.recipe).evaluation.model_dump(mode="json"),
         "execution": execution(plan, run.recipe).model_dump(mode="json"),
     }
     for change in changes:

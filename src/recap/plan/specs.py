@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any
 
 from recap.core.errors import ConfigError
-from recap.plan.run import Run, row_runs, series_of
-from recap.plan.run_plan import RunPlan
+from recap.plan.plan import Plan
+from recap.plan.run import Run, series_of
 from recap.settings.datasets import ConceptualDataset
 from recap.settings.recipes import (
     CrossEntropyRun,
@@ -21,11 +21,11 @@ from recap.settings.specs import SelectedRows
 from recap.settings.tables import RUN_COLUMNS
 
 
-def run_spec(plan: RunPlan, run: Run) -> RunSpec:
+def run_spec(plan: Plan, run: Run) -> RunSpec:
     """Return what decides one training stage of one seed."""
-    recipe = plan.recipe(run.recipe)
+    recipe = plan.settings.recipe(run.recipe)
     common: dict[str, Any] = {**run.names, "seed": run.seed, "processes": recipe.processes}
-    common["model_settings"] = plan.model(run.model)
+    common["model_settings"] = plan.settings.model(run.model)
     if run.stage == "xe":
         return CrossEntropyRun(**common, stage="xe", stage_settings=recipe.xe)
     if recipe.scst is None:
@@ -35,22 +35,22 @@ def run_spec(plan: RunPlan, run: Run) -> RunSpec:
     return SelfCriticalRun(**common, stage="scst", stage_settings=recipe.scst)
 
 
-def execution(plan: RunPlan, recipe: str) -> Execution:
+def execution(plan: Plan, recipe: str) -> Execution:
     """Return how a recipe's runs are computed: the profile's word goes before the recipe's."""
-    return plan.profile.execution.over(plan.recipe(recipe).execution)
+    return plan.profile.execution.over(plan.settings.recipe(recipe).execution)
 
 
-def evaluation_spec(plan: RunPlan, recipe: str) -> EvaluationSpec:
+def evaluation_spec(plan: Plan, recipe: str) -> EvaluationSpec:
     """Return how the captions of a recipe's runs are decoded and scored."""
-    return EvaluationSpec(evaluation=plan.recipe(recipe).evaluation)
+    return EvaluationSpec(evaluation=plan.settings.recipe(recipe).evaluation)
 
 
-def table_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
+def table_spec(plan: Plan, table_id: str) -> dict[str, Any]:
     """Return a table with the seeds of its runs."""
     return {"table": plan.tables[table_id], "seeds": plan.seeds[table_id]}
 
 
-def trainings(plan: RunPlan, table_id: str) -> dict[str, list[Run]]:
+def trainings(plan: Plan, table_id: str) -> dict[str, list[Run]]:
     """Return path of a scored run -> its trainings, in their order.
 
     Nothing where all columns are metrics.
@@ -60,7 +60,7 @@ def trainings(plan: RunPlan, table_id: str) -> dict[str, list[Run]]:
     return {run.path: plan.stages(run) for run in plan.table_runs(table_id) if not run.members}
 
 
-def curve_runs(plan: RunPlan, runs: Sequence[Run]) -> list[dict[str, Any]]:
+def curve_runs(plan: Plan, runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return trainings with their labels for a reader, in the order of the tables' rows."""
     labels = plan.short_labels(runs)
     order = list(dict.fromkeys(labels.values()))
@@ -78,37 +78,36 @@ def curve_runs(plan: RunPlan, runs: Sequence[Run]) -> list[dict[str, Any]]:
     return curves
 
 
-def selection_spec(plan: RunPlan, table_id: str) -> SelectedRows:
+def selection_spec(plan: Plan, table_id: str) -> SelectedRows:
     """Return the rows among which a table chooses on the validation split, with their trainings."""
     table = plan.tables[table_id]
     over = set(chain.from_iterable(selection.over for selection in table.selections))
     labels = {}
     behind = {}
-    for row in table.rows:
-        if row.id in over:
-            runs = row_runs(row, plan.seeds[table_id])
-            labels[row.id] = row.label
-            behind[row.id] = {run.seed: plan.training_of(run).path for run in runs}
+    for each in plan.table_rows(table_id):
+        if each.row.id in over:
+            labels[each.row.id] = each.row.label
+            behind[each.row.id] = {run.seed: plan.training_of(run).path for run in each.runs}
     return SelectedRows(selections=table.selections, labels=labels, trainings=behind)
 
 
-def web_draws(plan: RunPlan, survivors: str) -> dict[str, Any]:
+def web_draws(plan: Plan, survivors: str) -> dict[str, Any]:
     """Return by data set what runs draw from a list of fetched web pictures.
 
     Nothing where all are fetched.
     """
     draws_of: dict[str, Any] = {}
-    for name in plan.datasets():
-        settings = plan.dataset(name)
+    for name in plan.datasets:
+        settings = plan.settings.dataset(name)
         if not isinstance(settings, ConceptualDataset) or settings.survival is None:
             continue
         # the first list is of training pictures
         if plan.files.outside(next(iter(settings.web_pictures()))) != survivors:
             continue
-        runs = sorted({(run.subset, run.seed) for run in plan.trained() if run.dataset == name})
+        runs = sorted({(run.subset, run.seed) for run in plan.trained if run.dataset == name})
         draws = []
         for subset, seed in runs:
-            draws.append(plan.subset(subset).model_dump(mode="json") | {"seed": seed})
+            draws.append(plan.settings.subset(subset).model_dump(mode="json") | {"seed": seed})
         own = settings.model_dump(include={"seed", "survival"})
         draws_of[name] = {"held_out": settings.val_pairs, "draws": draws, **own}
     return draws_of

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from recap.plan.plan import Plan
 from recap.plan.run import Run
-from recap.plan.run_plan import RunPlan
 from recap.settings.features import FeaturesConfig
 
 
@@ -28,32 +28,32 @@ class Store:
     sent: bool
 
 
-def used_stores(plan: RunPlan) -> list[Store]:
+def used_stores(plan: Plan) -> list[Store]:
     """Return the stores that a plan reads, and those that these are made from."""
     todo: list[tuple[str, str]] = []
-    for run in plan.shown():
-        folder = plan.same_pictures(run.dataset)
-        todo += [(folder, name) for name in plan.feature_names(run.features)]
+    for run in plan.shown:
+        folder = plan.settings.same_pictures(run.dataset)
+        todo += [(folder, name) for name in run.features.split("+")]
     names = dict.fromkeys(todo)
     for folder, name in todo:
-        for each in plan.features(name).input_features().values():
+        for each in plan.settings.features(name).input_features().values():
             if (folder, each) not in names:
                 names[folder, each] = None
                 todo.append((folder, each))
     return [_store(plan, *name) for name in names]
 
 
-def _store(plan: RunPlan, folder: str, features: str) -> Store:
-    readers = [name for name in plan.datasets() if plan.same_pictures(name) == folder]
-    parts = {run.features for run in plan.shown()}
+def _store(plan: Plan, folder: str, features: str) -> Store:
+    readers = [name for name in plan.datasets if plan.settings.same_pictures(name) == folder]
+    parts = {run.features for run in plan.shown}
     reading = {part for part in parts if features in with_sources(plan, part)}
-    sent = (each.run for each in plan.submissions())
+    sent = (each.run for each in plan.submissions)
     return Store(
         dataset=folder,
         features=features,
-        settings=plan.features(features),
+        settings=plan.settings.features(features),
         readers=tuple(readers),
-        trainings=tuple(_read_by(plan.trained(), readers, reading)),
+        trainings=tuple(_read_by(plan.trained, readers, reading)),
         sent=any(_read_by(sent, readers, reading)),
     )
 
@@ -62,9 +62,9 @@ def _read_by(runs: Iterable[Run], datasets: Iterable[str], features: Iterable[st
     return [run for run in runs if run.dataset in datasets and run.features in features]
 
 
-def with_sources(plan: RunPlan, part: str) -> set[str]:
+def with_sources(plan: Plan, part: str) -> set[str]:
     """Return the features of a part of a path, with those that they are made from."""
-    todo = list(plan.feature_names(part))
+    todo = part.split("+")
     for name in todo:
-        todo += plan.features(name).input_features().values()
+        todo += plan.settings.features(name).input_features().values()
     return set(todo)

@@ -10,9 +10,9 @@ from recap.core.errors import ConfigError
 from recap.core.hashing import sha256_file
 from recap.plan.data_jobs import corpus, pictures
 from recap.plan.job import EntryPoints, Inputs, Job, Jobs
-from recap.plan.run import Run, file_name, row_runs
+from recap.plan.plan import Plan, asked_for_by
+from recap.plan.run import Run, file_name
 from recap.plan.run_jobs import scores_of
-from recap.plan.run_plan import RunPlan, asked_for_by
 from recap.settings import Study
 from recap.settings.params import load_named
 from recap.settings.studies import RESPONSE_ENDINGS, SIMULATED
@@ -20,7 +20,7 @@ from recap.settings.studies import RESPONSE_ENDINGS, SIMULATED
 _TEMPLATES = Path(__file__).parents[1] / "studies" / "templates"
 
 
-def planned_studies(plan: RunPlan) -> dict[str, Study]:
+def planned_studies(plan: Plan) -> dict[str, Study]:
     """Return the human studies of a plan's profile by the name of their files."""
     studies: dict[str, Study] = {}
     for name in plan.profile.studies:
@@ -45,23 +45,22 @@ def planned_studies(plan: RunPlan) -> dict[str, Study]:
     return studies
 
 
-def study_runs(plan: RunPlan, study: Study) -> dict[tuple[str, str], Run]:
+def study_runs(plan: Plan, study: Study) -> dict[tuple[str, str], Run]:
     """Return the run whose captions a study shows, its row's first seed, by setup and system."""
     runs = {}
     for setup in study.setups:
         for system, row_id in setup.rows.items():
-            table_id, row = plan.row(row_id)
-            runs[setup.id, system] = row_runs(row, plan.seeds[table_id])[0]
+            runs[setup.id, system] = plan.row(row_id).runs[0]
     return runs
 
 
-def _scale(plan: RunPlan, study: Study) -> str:
+def _scale(plan: Plan, study: Study) -> str:
     """Return the sentences about how the models of a study were trained."""
     rows = chain.from_iterable(setup.rows.values() for setup in study.setups)
-    return " ".join(dict.fromkeys(plan.tables[plan.row(row)[0]].scale for row in rows))
+    return " ".join(dict.fromkeys(plan.tables[plan.row(row).table].scale for row in rows))
 
 
-def study_jobs(plan: RunPlan) -> Iterator[Job]:
+def study_jobs(plan: Plan) -> Iterator[Job]:
     """Yield what makes the forms of studies, and tables where there are responses."""
     for name, study in planned_studies(plan).items():
         wildcards = {"study": name}
@@ -86,7 +85,7 @@ def study_jobs(plan: RunPlan) -> Iterator[Job]:
         )
 
 
-def _sheets(plan: RunPlan, name: str, study: Study) -> Job:
+def _sheets(plan: Plan, name: str, study: Study) -> Job:
     runs = study_runs(plan, study)
     dataset = next(iter(runs.values())).dataset
     captions = {}
@@ -113,7 +112,7 @@ def _sheets(plan: RunPlan, name: str, study: Study) -> Job:
     )
 
 
-def _responses(plan: RunPlan, name: str, responses: str) -> list[str]:
+def _responses(plan: Plan, name: str, responses: str) -> list[str]:
     """Return the files of the responses to a study, of people or of simulated raters."""
     if responses == SIMULATED:
         return [plan.files.of("study_simulate", study=name)["responses"]]
@@ -121,7 +120,7 @@ def _responses(plan: RunPlan, name: str, responses: str) -> list[str]:
     return sorted(str(file) for file in folder.glob("*") if file.suffix in RESPONSE_ENDINGS)
 
 
-def refuse_without_responses(plan: RunPlan, jobs: Jobs) -> None:
+def refuse_without_responses(plan: Plan, jobs: Jobs) -> None:
     """Refuse a study whose folder of responses has none."""
     for job in jobs.of("study_import"):
         if not job.inputs["responses"]:

@@ -9,9 +9,9 @@ from recap.plan.claims import planned_claims
 from recap.plan.data_jobs import corpus, pictures, texts
 from recap.plan.figures import PlannedFigure
 from recap.plan.job import EntryPoints, Inputs, Job, Jobs, outputs_of
-from recap.plan.run import ANSWER, TEST, Run, ScoredFile, baseline, file_name, row_runs
+from recap.plan.plan import Plan
+from recap.plan.run import ANSWER, TEST, Run, ScoredFile, baseline, file_name
 from recap.plan.run_jobs import checkpoint, scores_of, stores
-from recap.plan.run_plan import RunPlan
 from recap.plan.source import entry_points
 from recap.plan.specs import curve_runs, selection_spec, table_spec, trainings
 from recap.settings.tables import RUN_COLUMNS
@@ -20,7 +20,7 @@ from recap.settings.tables import RUN_COLUMNS
 _NOT_REPORTED = {"execution", "inputs", "fetch", "keep_archives"}
 
 
-def table_jobs(plan: RunPlan) -> Iterator[Job]:
+def table_jobs(plan: Plan) -> Iterator[Job]:
     """Yield the jobs of all tables and of the claims about them."""
     for table_id, table in plan.tables.items():
         if table.selections:
@@ -49,13 +49,13 @@ def _names(table_id: str) -> dict[str, str]:
     return {"table": file_name(table_id)}
 
 
-def _statistics(plan: RunPlan, table_ids: Iterable[str]) -> Inputs:
+def _statistics(plan: Plan, table_ids: Iterable[str]) -> Inputs:
     """Return the statistics of some tables as an input."""
     files = [plan.files.of("statistics", **_names(each))["statistics"] for each in table_ids]
     return {"statistics": files}
 
 
-def select_job(plan: RunPlan, table_id: str) -> Job:
+def select_job(plan: Plan, table_id: str) -> Job:
     """Return the choice of rows by validation scores alone; test scores are no input of it."""
     spec = selection_spec(plan, table_id)
     paths: set[str] = set()
@@ -72,18 +72,19 @@ def select_job(plan: RunPlan, table_id: str) -> Job:
     )
 
 
-def _scores(plan: RunPlan, scored: Iterable[Run | ScoredFile]) -> list[str]:
+def _scores(plan: Plan, scored: Iterable[Run | ScoredFile]) -> list[str]:
     files: list[str] = []
     for each in scored:
         files += scores_of(plan, each).values()
     return files
 
 
-def _table_scores(plan: RunPlan, table_id: str) -> list[str]:
-    return _scores(plan, [*plan.table_runs(table_id), *plan.scored_files(table_id)])
+def _table_scores(plan: Plan, table_id: str) -> list[str]:
+    files = [each for each in plan.scored_files if each.table == table_id]
+    return _scores(plan, [*plan.table_runs(table_id), *files])
 
 
-def statistics_job(plan: RunPlan, table_id: str) -> Job:
+def statistics_job(plan: Plan, table_id: str) -> Job:
     """Return the comparison of a table's rows."""
     table = plan.tables[table_id]
     runs = f"{plan.files.results}/runs"
@@ -99,7 +100,9 @@ def statistics_job(plan: RunPlan, table_id: str) -> Job:
         spec["trainings"] = folders
     server: dict[str, str] = {}
     answers: list[str] = []
-    for sent in plan.submissions(table_id):
+    for sent in plan.submissions:
+        if sent.table != table_id:
+            continue
         submission = plan.files.of("submission", algorithm=sent.algorithm)
         place = Path(submission["zip"]).parent
         server[sent.run.path] = str(place)
@@ -126,7 +129,7 @@ def statistics_job(plan: RunPlan, table_id: str) -> Job:
     )
 
 
-def _samples(plan: RunPlan, table_id: str) -> Job:
+def _samples(plan: Plan, table_id: str) -> Job:
     dataset = baseline(plan.tables[table_id]).dataset
     return Job(
         rule="samples",
@@ -146,7 +149,7 @@ def _samples(plan: RunPlan, table_id: str) -> Job:
     )
 
 
-def figure_jobs(plan: RunPlan) -> Iterator[Job]:
+def figure_jobs(plan: Plan) -> Iterator[Job]:
     """Yield the jobs of all figures, of learning curves and of the summary of scores."""
     for figure in plan.model_figures:
         yield _model_figure(plan, figure)
@@ -162,13 +165,11 @@ def figure_jobs(plan: RunPlan) -> Iterator[Job]:
         )
     # the scored runs of every row, by a name that is unique in the profile
     rows = {}
-    for table_id, table in plan.tables.items():
-        for row in table.rows:
-            runs = row_runs(row, plan.seeds[table_id])
-            rows[f"{file_name(table_id)}.{row.id}"] = [run.path for run in runs]
+    for each in plan.rows:
+        rows[f"{file_name(each.table)}.{each.row.id}"] = [run.path for run in each.runs]
     yield Job(
         rule="summary",
-        inputs={"metrics": [scores_of(plan, run)["metrics"] for run in plan.scored()]},
+        inputs={"metrics": [scores_of(plan, run)["metrics"] for run in plan.scored]},
         spec={"rows": rows},
         code=EntryPoints(("recap.report.figures:write_summary",)),
         params={"scores": f"{plan.files.results}/scores"},
@@ -176,18 +177,18 @@ def figure_jobs(plan: RunPlan) -> Iterator[Job]:
     folder = f"{plan.files.results}/runs"
     yield Job(
         rule="curves",
-        inputs={"history": [f"{folder}/{run.path}/history.csv" for run in plan.trained()]},
-        spec={"runs": curve_runs(plan, plan.trained())},
+        inputs={"history": [f"{folder}/{run.path}/history.csv" for run in plan.trained]},
+        spec={"runs": curve_runs(plan, plan.trained)},
         code=EntryPoints(("recap.report.figures:write_curves",)),
         params={"runs": folder},
     )
 
 
-def _model_figure(plan: RunPlan, figure: PlannedFigure) -> Job:
+def _model_figure(plan: Plan, figure: PlannedFigure) -> Job:
     settings = figure.settings
     dataset = figure.runs[0].dataset
     runs = figure.runs if settings.needs_models else ()
-    kinds = {plan.model(run.model).kind for run in runs}
+    kinds = sorted({plan.settings.model(run.model).kind for run in runs})
     folder = f"{plan.files.reports}/figures"
     files = [plan.files.outside(name) for name in settings.texts()]
     return Job(
@@ -215,7 +216,7 @@ def _model_figure(plan: RunPlan, figure: PlannedFigure) -> Job:
     )
 
 
-def page_jobs(plan: RunPlan, jobs: Jobs) -> Iterator[Job]:
+def page_jobs(plan: Plan, jobs: Jobs) -> Iterator[Job]:
     """Yield what shows all that some jobs make: the report, and runs in MLflow."""
     # `recap report make` makes it at any other time, too. Its PDF is no output: that is made where
     # LaTeX is installed, and a machine without it has nothing to do.
@@ -240,7 +241,7 @@ def page_jobs(plan: RunPlan, jobs: Jobs) -> Iterator[Job]:
         rule="publish",
         inputs={
             "runs": outputs_of(runs),
-            "scores": _scores(plan, plan.scored()),
+            "scores": _scores(plan, plan.scored),
             **_statistics(plan, plan.tables),
         },
         code=EntryPoints(("recap.share.tracking_store",)),

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from recap.core.errors import ConfigError
+from recap.plan.plan import Plan
 from recap.plan.run import Run
-from recap.plan.run_plan import RunPlan
 from recap.plan.stores import Store
 from recap.settings import DecodingSettings, ModelConfig, SelfCritical, Stage, Subset
 from recap.settings.datasets import Counts
@@ -72,12 +72,12 @@ class StepShape:
 class Workload:
     """Numbers of one plan, from its parameter files alone."""
 
-    def __init__(self, plan: RunPlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
     def counts(self, dataset: str) -> Counts:
         """Return the images and captions of a data set."""
-        counts = self.plan.dataset(dataset).known_counts()
+        counts = self.plan.settings.dataset(dataset).known_counts()
         if counts is None:
             key = "`counts: {train: IMAGES, val: IMAGES, test: IMAGES, captions: CAPTIONS}`"
             raise UnknownSize(
@@ -88,12 +88,12 @@ class Workload:
     def train_images(self, run: Run) -> int:
         """Return the training images of a run; of a draw of captions, the expected number."""
         counts = self.counts(run.dataset)
-        share = image_share(self.plan.subset(run.subset), counts.captions_per_image)
+        share = image_share(self.plan.settings.subset(run.subset), counts.captions_per_image)
         return max(1, round(share * counts.train))
 
     def stage(self, training: Run) -> Stage:
         """Return the settings of a training."""
-        return getattr(self.plan.recipe(training.recipe), training.stage)
+        return getattr(self.plan.settings.recipe(training.recipe), training.stage)
 
     def steps(self, training: Run) -> int:
         """Return the optimizer steps of a training, if no patience ends it earlier."""
@@ -105,17 +105,15 @@ class Workload:
 
         Where a size is not known, only these can.
         """
-        each = {
-            (run.dataset, run.subset, run.recipe, run.stage): run for run in self.plan.trained()
-        }
+        each = {(run.dataset, run.subset, run.recipe, run.stage): run for run in self.plan.trained}
         for names, run in each.items():
             with suppress(UnknownSize):
                 warn_of_short_training("/".join(names), self.stage(run).schedule, self.steps(run))
 
     def shapes(self) -> list[StepShape]:
         """Return what can be measured for the plan: a step of each kind, work and size of model."""
-        trainings = [self.training_shape(run) for run in self.plan.trained()]
-        decodings = [self.decoding_shape(run.parts()[0]) for run in self.plan.scored()]
+        trainings = [self.training_shape(run) for run in self.plan.trained]
+        decodings = [self.decoding_shape(run.parts()[0]) for run in self.plan.scored]
         first: dict[tuple[str, str, str], StepShape] = {}
         for shape in [*trainings, *decodings]:
             if shape.inputs.streams and shape.inputs.ids:
@@ -124,27 +122,32 @@ class Workload:
 
     def training_shape(self, training: Run) -> StepShape:
         """Return the shape of a training's steps; `processes` share the images of a step."""
-        stage, processes = self.stage(training), self.plan.recipe(training.recipe).processes
+        stage = self.stage(training)
+        processes = self.plan.settings.recipe(training.recipe).processes
         images = max(1, min(stage.images_per_batch // processes, self.train_images(training)))
         work: Work = "xe" if training.stage == "xe" else "scst"
         return StepShape(
-            work, self.plan.model(training.model), stage, self.step_inputs(training), images
+            work,
+            self.plan.settings.model(training.model),
+            stage,
+            self.step_inputs(training),
+            images,
         )
 
     def decoding_shape(self, run: Run, *, beam: int | None = None) -> StepShape:
         """Return the shape of decoding a batch by a run's recipe, or with another beam."""
-        decoding: DecodingSettings = self.plan.recipe(run.recipe).evaluation.decoding
+        decoding: DecodingSettings = self.plan.settings.recipe(run.recipe).evaluation.decoding
         if beam is not None:
             decoding = DecodingSettings(beam=beam)
-        model = self.plan.model(run.model)
+        model = self.plan.settings.model(run.model)
         return StepShape("decode", model, decoding, self.step_inputs(run), decoding.batch_size)
 
     def step_inputs(self, run: Run) -> StepInputs:
         """Return what a step of a run works on."""
-        dataset, counts = self.plan.dataset(run.dataset), self.counts(run.dataset)
+        dataset, counts = self.plan.settings.dataset(run.dataset), self.counts(run.dataset)
         longest = dataset.vocabulary.max_length + 1
         words = min(longest, (dataset.caption_words or dataset.vocabulary.max_length) + 1)
-        fraction = self.plan.subset(run.subset).fraction
+        fraction = self.plan.settings.subset(run.subset).fraction
         captions = max(1, round(fraction * counts.train * counts.captions_per_image))
         sizes = captions / self.train_images(run), words, min(longest, math.ceil(_LONGEST * words))
         return StepInputs(self.streams(run), dataset.vocabulary_ids, *sizes)
@@ -155,7 +158,7 @@ class Workload:
         None if a parameter file does not say their sizes.
         """
         streams: dict[str, StoredStream] = {}
-        for name in self.plan.feature_names(run.features):
+        for name in run.features.split("+"):
             store = self.stored(run.dataset, name)
             if not store:
                 return {}
@@ -164,8 +167,8 @@ class Workload:
 
     def stored(self, dataset: str, features: str) -> dict[str, StoredStream]:
         """Return the streams of one store: the vectors of all pictures of an image."""
-        views = self.plan.dataset(dataset).pictures_per_image()
-        streams = self.plan.features(features).stored(self.plan.features)
+        views = self.plan.settings.dataset(dataset).pictures_per_image()
+        streams = self.plan.settings.features(features).stored(self.plan.settings.features)
         return {
             name: replace(stream, vectors=stream.vectors * views)
             for name, stream in streams.items()
@@ -178,7 +181,7 @@ class Workload:
         counts = self.counts(store.readers[0])
         largest: defaultdict[tuple[str, int], float] = defaultdict(float)
         for run in store.trainings:
-            share = image_share(self.plan.subset(run.subset), counts.captions_per_image)
+            share = image_share(self.plan.settings.subset(run.subset), counts.captions_per_image)
             largest[run.dataset, run.seed] = max(share, largest[run.dataset, run.seed])
         missed = math.prod(1 - share for share in largest.values())
         return round(counts.train * (1 - missed)) + counts.val + counts.test

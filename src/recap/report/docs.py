@@ -16,9 +16,9 @@ from recap.core.errors import DataError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
 from recap.plan.claims import planned_claims
+from recap.plan.plan import Plan
 from recap.plan.profiles import named_plan
-from recap.plan.run import Run, row_runs
-from recap.plan.run_plan import RunPlan
+from recap.plan.run import Run
 from recap.plan.specs import curve_runs, run_spec
 from recap.report.figures import Curves, write_curves
 from recap.report.page import by_series, shown_table
@@ -46,7 +46,7 @@ _HOUR = 3600
 _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
 
-def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
+def write_docs(name: str, plans: Sequence[Plan], into: Path) -> Path:
     """Write ``<name>.md`` from ``published/`` beside it: a section per scale, with a figure."""
     page = into / f"{name}.md"
     pages = into / PAGES
@@ -60,7 +60,7 @@ def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
     return page
 
 
-def _scales(plans: Sequence[RunPlan]) -> list[str]:
+def _scales(plans: Sequence[Plan]) -> list[str]:
     return [plan.profile.scale for plan in plans if plan.profile.scale]
 
 
@@ -81,7 +81,7 @@ def with_tables(text: str, into: Path) -> str:
     return _SHOWN.sub(first_table, text)
 
 
-def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> str:
+def docs_page(name: str, plans: Sequence[Plan], into: Path, images: Path) -> str:
     """Return the text of a page, and write its figures into the folder ``images``."""
     scales = "".join(f" {scale}" for scale in _scales(plans))
     words = f"{name} --scale{scales}" if scales else name
@@ -99,7 +99,7 @@ def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> 
 
 
 def _section(
-    plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path
+    plan: Plan, copy: Plan, headers: Mapping[str, Header], into: Path, images: Path
 ) -> Iterator[str]:
     """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, gaps."""
     results = Path(copy.files.results)
@@ -119,7 +119,7 @@ def _section(
     for each in shown:
         own_scale = "" if each.scale == scale else each.scale
         yield markdown_table(replace(each, scale=own_scale), level=3)
-    runs = [run for run in plan.trained() if run.path in behind]
+    runs = [run for run in plan.trained if run.path in behind]
     if runs:
         _write_figure(plan, runs, results, images / f"{name}.png")
         alt = "Validation CIDEr-D after each epoch, by model and stage"
@@ -131,7 +131,7 @@ def _section(
     yield from ("", f"Data, for research use: {_sources(plan, headers)}.")
 
 
-def _write_figure(plan: RunPlan, runs: Sequence[Run], results: Path, out: Path) -> None:
+def _write_figure(plan: Plan, runs: Sequence[Run], results: Path, out: Path) -> None:
     """Write the learning curves of trainings as a PNG."""
     curves = results / "curves.csv"
     figure = curves.with_suffix(".png")
@@ -142,7 +142,7 @@ def _write_figure(plan: RunPlan, runs: Sequence[Run], results: Path, out: Path) 
         picture.convert("RGB").quantize(256).save(temporary, format="PNG", optimize=True)
 
 
-def _claims(plan: RunPlan, scores: Path) -> Iterator[str]:
+def _claims(plan: Plan, scores: Path) -> Iterator[str]:
     """Yield the verdicts on the claims of a plan's papers, if it has any."""
     claims = planned_claims(plan)
     if claims is None:
@@ -158,12 +158,12 @@ def _claims(plan: RunPlan, scores: Path) -> Iterator[str]:
         yield f"- {markdown_text('Not run: ' + ', '.join(waiting))}"
 
 
-def _sources(plan: RunPlan, headers: Mapping[str, Header]) -> str:
+def _sources(plan: Plan, headers: Mapping[str, Header]) -> str:
     """Return the published data sets with the terms of their files."""
     files = read_versions(list_of(plan.params)) if list_of(plan.params).is_file() else {}
     sources = []
     for dataset in sorted({path.partition("/")[0] for path in headers}):
-        entries = (entry_of(name, files) for name in plan.dataset(dataset).outside_files())
+        entries = (entry_of(name, files) for name in plan.settings.dataset(dataset).outside_files())
         terms = dict.fromkeys(entry.licence for entry in entries if entry and entry.licence)
         sources.append(f"{dataset} ({'; '.join(terms) or 'made by recap'})")
     return markdown_text(", ".join(sources))
@@ -190,7 +190,7 @@ def _took(trainings: Collection[Training]) -> tuple[float, str]:
     return hours, " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
 
 
-def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
+def _runs_table(plan: Plan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
     """Return a line for each training stage of a row: its seeds, core hours, and days."""
     lines = []
     series = by_series(runs)
@@ -204,14 +204,13 @@ def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Trainin
     return table
 
 
-def _missing(plan: RunPlan, headers: Mapping[str, Header]) -> Iterator[str]:
+def _missing(plan: Plan, headers: Mapping[str, Header]) -> Iterator[str]:
     """Yield how many rows of each table are not published, and the command that counts hours."""
     missing = []
-    for table_id, table in plan.tables.items():
+    for table_id in plan.tables:
         count = 0
-        for row in table.rows:
-            runs = row_runs(row, plan.seeds[table_id])
-            count += any(run.path not in headers for run in runs)
+        for row in plan.table_rows(table_id):
+            count += any(run.path not in headers for run in row.runs)
         if count:
             missing.append(f"{counted(count, 'row')} of {table_id}")
     if missing:
@@ -232,13 +231,13 @@ def _paragraph(path: Path) -> str:
     return " ".join(text.split())
 
 
-def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
+def changed_settings(plan: Plan, into: Path) -> Iterator[str]:
     """Yield a sentence for each published training whose settings are not its row's."""
     texts: dict[str, str] = {}
     for file in published_files(into / PUBLISHED / plan.profile.name).values():
         header, _ = read_published(file)
         texts |= {each.path: each.texts["config.yaml"] for each in header.trainings}
-    for run in plan.trained():
+    for run in plan.trained:
         if run.path not in texts:
             continue
         before = flat(dict(parse(texts[run.path], f"{run.path}/config.yaml") or {}))

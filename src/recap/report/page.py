@@ -26,9 +26,9 @@ from recap.core.log import log
 from recap.core.version import VERSION
 from recap.data.corpus import SPLITS, Corpus
 from recap.plan.claims import planned_claims
+from recap.plan.plan import Plan
 from recap.plan.run import Run, file_name, row_runs, series_of
 from recap.plan.run_jobs import is_scored
-from recap.plan.run_plan import RunPlan
 from recap.plan.studies import planned_studies
 from recap.report.pictures import ShownFigure, ShownSamples, figures, sampled_table
 from recap.settings import Row, Table
@@ -103,7 +103,7 @@ class Section:
     parts: list[Part]
 
 
-def make_report(plan: RunPlan) -> Path:
+def make_report(plan: Plan) -> Path:
     """Write a profile's ``report.html``, and ``report.pdf`` where LaTeX is installed."""
     done = progress(plan)
     own: list[ShownTable] = []
@@ -158,7 +158,7 @@ def _section(title: str, kind: str, values: Sequence[Shown]) -> Section:
     return section
 
 
-def _claims(plan: RunPlan) -> Iterator[TextTable]:
+def _claims(plan: Plan) -> Iterator[TextTable]:
     """Yield the table of verdicts by the runs that are finished.
 
     None where the profile makes no paper's tables.
@@ -167,7 +167,7 @@ def _claims(plan: RunPlan) -> Iterator[TextTable]:
         yield claims_table(judge_claims(claims, Path(plan.files.results) / "scores"), claims.scale)
 
 
-def _studies(plan: RunPlan) -> Iterator[TextTable]:
+def _studies(plan: Plan) -> Iterator[TextTable]:
     """Yield the tables of the human studies that are evaluated."""
     for name in planned_studies(plan):
         statistics = Path(plan.files.results) / "statistics" / "studies" / f"{name}.json"
@@ -177,7 +177,7 @@ def _studies(plan: RunPlan) -> Iterator[TextTable]:
             yield study_table(sheets, read_json(statistics, StudyResult))
 
 
-def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
+def shown_table(plan: Plan, table_id: str) -> ShownTable:
     """Return a table of a plan: a finished one with its tests, another as far as its runs are."""
     path = Path(plan.files.results) / "statistics" / f"{file_name(table_id)}.json"
     if not path.is_file():
@@ -190,7 +190,7 @@ def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
     return ShownTable(paper_table(frame), full_table(frame))
 
 
-def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
+def _preliminary(plan: Plan, table_id: str, why: str) -> ShownTable:
     """Return a table of the means of the runs that are finished, without tests."""
     outside = plan.tables[table_id].outside
     table = plan.tables[table_id].model_copy(update={"selections": [], "outside": []})
@@ -295,15 +295,15 @@ class Progress:
     sentence: str  #: how many are
 
 
-def progress(plan: RunPlan) -> Progress:
+def progress(plan: Plan) -> Progress:
     """Return how far a plan is, from the files of its runs."""
-    trained = plan.trained()
+    trained = plan.trained
     done: dict[Run, Trained] = {}
     for run in trained:
         file = Path(plan.files.results) / "runs" / run.path / "training.json"
         if file.is_file():
             done[run] = read_json(file, Trained)
-    scored = plan.scored()
+    scored = plan.scored
     evaluated = sum(is_scored(plan, run) for run in scored)
     trainings = counted(len(trained), "training")
     evaluations = counted(len(scored), "evaluation")
@@ -324,7 +324,7 @@ def by_series(runs: Iterable[Run]) -> dict[str, list[Run]]:
     return series
 
 
-def _cost(plan: RunPlan, trained: Sequence[Run], done: Mapping[Run, Trained]) -> TextTable:
+def _cost(plan: Plan, trained: Sequence[Run], done: Mapping[Run, Trained]) -> TextTable:
     """Return the hours of finished trainings, a line for each stage of a row."""
     labels = plan.labels()
     order = list(labels.values())
@@ -343,7 +343,7 @@ def _cost(plan: RunPlan, trained: Sequence[Run], done: Mapping[Run, Trained]) ->
     return cost
 
 
-def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterator[tuple[str, str]]:
+def origins(plan: Plan, done: Progress, signatures: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield what is behind the numbers: versions, commits, data sets, features, signatures."""
     installed = {each.metadata["Name"]: each.version for each in distributions()}
     versions = "".join(f", {name} {installed[name]}" for name in _PACKAGES if name in installed)
@@ -359,7 +359,7 @@ def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterato
         ]
         if values:
             yield f"Trainings: {name}", "; ".join(values)
-    for dataset in plan.datasets():
+    for dataset in plan.datasets:
         corpus = Path(plan.files.of("corpus", dataset=dataset)["corpus"])
         yield f"Data set {dataset}", _data_set(corpus)
     for features, digest in sorted({(each.features, each.feature_hash) for each in done.trained}):

@@ -14,9 +14,9 @@ from recap.core.log import log
 from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import read_photo
 from recap.plan.data_jobs import pictures
-from recap.plan.run import baseline, file_name, row_runs
+from recap.plan.plan import Plan
+from recap.plan.run import baseline, file_name
 from recap.plan.run_jobs import is_scored
-from recap.plan.run_plan import RunPlan
 from recap.statistics.scores import check_comparable
 from recap.tables.contact_sheet import data_address, photo_address
 from recap.tables.formats import environment
@@ -57,7 +57,7 @@ class ShownFigure:
         return drawn if drawn.is_file() else self.file
 
 
-def figures(plan: RunPlan) -> list[ShownFigure]:
+def figures(plan: Plan) -> list[ShownFigure]:
     """Return the figures that are drawn, in the order of the plan, the learning curves last."""
     folder = Path(plan.files.reports) / "figures"
     shown = []
@@ -85,7 +85,7 @@ class ShownSamples:
     why: str = ""  #: why there are none
 
 
-def sampled_table(plan: RunPlan, table_id: str) -> ShownSamples:
+def sampled_table(plan: Plan, table_id: str) -> ShownSamples:
     """Return the samples of a table of the rows that are scored."""
     table = plan.tables[table_id]
     title = plain(table.title)
@@ -93,7 +93,7 @@ def sampled_table(plan: RunPlan, table_id: str) -> ShownSamples:
     name = file_name(table_id)
     drawn = Path(plan.files.reports) / "figures" / f"{name}_captions.png"
     sheet = drawn if drawn.is_file() else None
-    rows = [row for row in table.rows if is_scored(plan, row_runs(row, seeds)[0])]
+    rows = [each.row for each in plan.table_rows(table_id) if is_scored(plan, each.runs[0])]
     if not rows:
         return ShownSamples(title, sheet, [], "no row is scored yet")
     dataset = baseline(table).dataset

@@ -31,9 +31,9 @@ from recap.core.hashing import parse_signature, value_sha256
 from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.metrics.scores import Scores, score
+from recap.plan.plan import Plan
 from recap.plan.run import Run, ScoredFile, file_name
 from recap.plan.run_jobs import is_scored
-from recap.plan.run_plan import RunPlan
 from recap.plan.table_jobs import select_job, statistics_job
 from recap.settings.metrics import COCO, METRICS
 from recap.statistics.compare import compare_table, write_selections
@@ -96,17 +96,15 @@ def references_hash(references: Mapping[int, Sequence[str]]) -> str:
     return value_sha256([[image_id, list(references[image_id])] for image_id in sorted(references)])
 
 
-def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
-    """Return all that is scored for some tables, or for a plan."""
-    if not table_ids:
-        return [*plan.scored(), *plan.scored_files()]
-    runs: list[Run] = []
-    for table_id in table_ids:
-        runs += plan.table_runs(table_id)
-    return [*runs, *plan.scored_files(*table_ids)]
+def _evaluations(plan: Plan, table_id: str | None = None) -> list[Run | ScoredFile]:
+    """Return all that is scored for a plan, or for one of its tables."""
+    if table_id is None:
+        return [*plan.scored, *plan.scored_files]
+    files = [each for each in plan.scored_files if each.table == table_id]
+    return [*plan.table_runs(table_id), *files]
 
 
-def publish(plan: RunPlan, into: Path) -> list[Path]:
+def publish(plan: Plan, into: Path) -> list[Path]:
     """Write a file for each scored run of a plan; return these files."""
     # Files of runs that are not here stay,
     # because the runs of a profile are made in several places.
@@ -126,7 +124,7 @@ def publish(plan: RunPlan, into: Path) -> list[Path]:
     return files
 
 
-def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Image]]:
+def _content(plan: Plan, scored: Run | ScoredFile) -> tuple[Header, list[Image]]:
     folder = Path(plan.files.results) / "scores" / scored.path
     metrics = read_metrics(folder)
     captions = read_captions(folder, metrics.split)
@@ -215,7 +213,7 @@ def published_files(folder: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str, Header]]]:
+def restored(plan: Plan, published: Path) -> Iterator[tuple[Plan, dict[str, Header]]]:
     """Yield a plan with results from published files,
     in a temporary folder, and the headers of its runs by path."""
     files = published_files(published / plan.profile.name)
@@ -262,7 +260,7 @@ def _restore(file: Path, path: str, results: Path) -> Header:
     return header
 
 
-def _write_statistics(plan: RunPlan, table_id: str) -> None:
+def _write_statistics(plan: Plan, table_id: str) -> None:
     """Write the statistics of a table, as the workflow does."""
     results = Path(plan.files.results)
     selection = None

@@ -31,7 +31,7 @@ from recap.data.vocabulary import (
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream
-from recap.plan.scaling import too_many_vectors
+from recap.plan.row_checks import too_many_vectors
 from recap.settings import ModelConfig
 from recap.settings.base import HUB
 

@@ -47,8 +47,8 @@ def trained():
     workload = Workload(plan)
     fusion = [
         run
-        for run in plan.trained()
-        if plan.get("models", run.model).kind == "fusion" and run.stage == "xe"
+        for run in plan.trained
+        if plan.settings.get("models", run.model).kind == "fusion" and run.stage == "xe"
     ]
     return workload, fusion[0]
 

@@ -9,7 +9,7 @@ import yaml
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.models.check import check_models
-from recap.plan.run_plan import RunPlan
+from recap.plan.resolve import resolve
 from recap.settings import Profile
 
 pytestmark = pytest.mark.seconds
@@ -34,7 +34,7 @@ def planned(tmp_path, **model):
         path = tmp_path / "params" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump(values))
-    return RunPlan(Profile(name="p", tables=["t"], seeds=[1]), tmp_path / "params")
+    return resolve(Profile(name="p", tables=["t"], seeds=[1]), tmp_path / "params")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def shapes(plan):
 def test_a_step_of_each_kind_work_and_size_can_be_measured(plan, shapes):
     names = [(shape.model.kind, shape.work, tuple(shape.sizes.items())) for shape in shapes]
     assert len(set(names)) == len(names)
-    kinds = {plan.get("models", run.model).kind for run in plan.trained()}
+    kinds = {plan.settings.get("models", run.model).kind for run in plan.trained}
     assert {(kind, work) for kind, work, _ in names} >= {(kind, "decode") for kind in kinds}
 
 
@@ -37,7 +37,7 @@ def test_a_training_costs_its_images_and_its_validations(plan, shapes):
     rows = [measured_row(shape, seconds=seconds[shape.work]) for shape in shapes]
     costs = Costs(plan, rows, None)
     assert costs.machine == "one core of a core"
-    for run in plan.trained():
+    for run in plan.trained:
         stage, cost = costs.stage(run), costs.training(run)
         step = costs.training_shape(run)
         row = next(
@@ -57,7 +57,7 @@ def test_a_training_costs_its_images_and_its_validations(plan, shapes):
 
 
 def test_seconds_of_an_assumed_gpu_follow_from_operations(plan, shapes):
-    run = plan.trained()[0]
+    run = plan.trained[0]
     rows = [measured_row(shape) for shape in shapes]
     one, two = (Costs(plan, rows, tflops).training(run) for tflops in (1.0, 2.0))
     timed = Costs(plan, rows, None).training(run)
@@ -66,7 +66,7 @@ def test_seconds_of_an_assumed_gpu_follow_from_operations(plan, shapes):
 
 
 def test_the_nearest_step_of_the_same_sizes_counts_and_no_other(plan, shapes):
-    run = plan.trained()[0]
+    run = plan.trained[0]
     costs = Costs(plan, [measured_row(shape) for shape in shapes], None)
     far = [row.model_copy(update={"vectors": 99.0, "seconds": 9.0}) for row in costs.measured]
     assert Costs(plan, [*far, *costs.measured], None).training(run) == costs.training(run)

@@ -5,7 +5,7 @@ import pytest
 
 from helpers.plans import PARAMS
 from recap.plan.run import labels, row_setting, unique_labels
-from recap.plan.scaling import LONGEST, Variant
+from recap.plan.variants import LONGEST, Variant
 from recap.settings.params import read_mapping
 
 

@@ -14,7 +14,7 @@ def test_the_tables_of_visual_gpt_train_equal_settings_once():
     and 40 + 48 + 48 for Figures 7 to 9."""
     tables = [name for name in names(PARAMS, "tables") if name.startswith("visualgpt/t")]
     figures = [name for name in names(PARAMS, "figures") if name.startswith("visualgpt/")]
-    assert len(planned(PARAMS, "paper", tables, figures=figures).trained()) == 648
+    assert len(planned(PARAMS, "paper", tables, figures=figures).trained) == 648
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_tables_of_visual_gpt_train_equal_settings_once():
     ],
 )
 def test_the_tables_of_a_paper_train_equal_settings_once(paper, trained):
-    assert len(named_plan(PARAMS, paper).trained()) == trained
+    assert len(named_plan(PARAMS, paper).trained) == trained
 
 
 def test_a_paper_is_planned_at_full_scale_unless_another_is_named():
@@ -44,15 +44,15 @@ def test_the_resolved_profile_as_a_file_of_json_is_the_same_plan(tmp_path):
     again = named_plan(PARAMS, str(tmp_path / "profile.json"))
     assert (
         again.profile == plan.profile
-        and again.scored() == plan.scored()
+        and again.scored == plan.scored
         and again.seeds == plan.seeds
     )
 
 
 def test_nine_models_are_trained_alike_but_for_the_rates_that_their_pilots_chose():
     plan = named_plan(PARAMS, "nine")
-    assert Counter(run.stage for run in plan.trained()) == {"xe": 27, "scst": 27}
-    equal = [plan.recipe(run.recipe).model_dump() for run in plan.scored()]
+    assert Counter(run.stage for run in plan.trained) == {"xe": 27, "scst": 27}
+    equal = [plan.settings.recipe(run.recipe).model_dump() for run in plan.scored]
     for recipe in equal:
         del recipe["xe"]["schedule"]["learning_rate"], recipe["scst"]["schedule"]["learning_rate"]
     assert all(recipe == equal[0] for recipe in equal)
@@ -60,7 +60,7 @@ def test_nine_models_are_trained_alike_but_for_the_rates_that_their_pilots_chose
 
 def test_second_stages_of_pilots_begin_from_their_first_stages():
     plan = named_plan(PARAMS, "nine_tuning")
-    assert Counter(run.stage for run in plan.trained()) == {"xe": 27, "scst": 18}
-    assert not {run.seed for run in plan.trained()} & {
-        run.seed for run in named_plan(PARAMS, "nine").trained()
+    assert Counter(run.stage for run in plan.trained) == {"xe": 27, "scst": 18}
+    assert not {run.seed for run in plan.trained} & {
+        run.seed for run in named_plan(PARAMS, "nine").trained
     }

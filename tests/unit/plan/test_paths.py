@@ -41,7 +41,7 @@ def changed_table(params, **changes):
 
 def test_a_training_reads_its_data_and_the_weights_that_its_stage_begins_with(params):
     plan = plan_of()
-    run = plan.scored()[0]
+    run = plan.scored[0]
     assert run.path == f"{SETTING}/seed-1/scst"
     common = {
         "corpus": ["results/tiny/data/tiny_scenes/corpus.parquet"],

@@ -67,7 +67,7 @@ def test_a_plan_imports_no_torch(folder):
 def test_tables_add_up_to_all_trainings_each_once():
     for plan in (plan_of("visualgpt"), plan_of("acf", "scenes")):
         trainings = [run for of_table in table_trainings(plan).values() for run in of_table]
-        assert sorted(trainings) == plan.trained()
+        assert sorted(trainings) == plan.trained
     assert list(table_trainings(plan_of("visualgpt")))[:2] == ["visualgpt/t1", "visualgpt/t2"]
 
 
@@ -98,12 +98,14 @@ def test_what_was_not_measured_is_counted_named_and_left_out(folder, capsys):
     shapes = [shape for shape in Workload(plan).shapes() if shape.model.kind == "transformer"]
     file = measured_file(folder, [measured_row(shape) for shape in shapes])
     text = shown(["fusion", "--scale", "scenes", "--measured", str(file)], capsys)
-    left = [run for run in plan.trained() if plan.get("models", run.model).kind != "transformer"]
-    assert f"Without {len(left)} of {len(plan.trained())} trainings whose steps were not" in text
+    left = [
+        run for run in plan.trained if plan.settings.get("models", run.model).kind != "transformer"
+    ]
+    assert f"Without {len(left)} of {len(plan.trained)} trainings whose steps were not" in text
     assert "`recap measure fusion --scale scenes` measures them" in text
     costs = costs_of(plan, file)
-    known = [cost.seconds for run in plan.trained() if (cost := costs.training(run))]
-    assert len(known) == len(plan.trained()) - len(left)
+    known = [cost.seconds for run in plan.trained if (cost := costs.training(run))]
+    assert len(known) == len(plan.trained) - len(left)
     total = next(line.split() for line in text.splitlines() if line.startswith("  all "))
     assert float(total[-1]) == pytest.approx(sum(known) / 3600, rel=0.1)
 
@@ -112,8 +114,8 @@ def test_most_trainings_of_each_paper_have_hours_without_a_measurement():
     for paper in [*PAPERS, "m2"]:
         plan = plan_of(paper)
         costs = costs_of(plan)
-        known = sum(costs.training(run) is not None for run in plan.trained())
-        assert known > 0.7 * len(plan.trained()), paper
+        known = sum(costs.training(run) is not None for run in plan.trained)
+        assert known > 0.7 * len(plan.trained), paper
 
 
 @pytest.mark.parametrize(("paper", "page"), [("xlan", "xlan.md"), ("m2", "baselines.md")])

@@ -31,8 +31,8 @@ def test_no_two_rows_are_the_same_run(table, scale):
     runs = {}
     for row in plan.tables[table].rows:
         what = (
-            plan.get("models", row.model),
-            plan.get("recipes", row.recipe),
+            plan.settings.get("models", row.model),
+            plan.settings.get("recipes", row.recipe),
             row.dataset,
             row.features,
         )
@@ -45,7 +45,7 @@ def test_no_two_rows_are_the_same_run(table, scale):
 
 def test_what_only_decodes_otherwise_is_not_trained_again():
     plan = shipped("xlan/readings", "paper")
-    scored = {run.recipe: run for run in plan.scored() if run.seed == 1 and run.model == "xlan"}
+    scored = {run.recipe: run for run in plan.scored if run.seed == 1 and run.model == "xlan"}
     (older,) = (
         run for name, run in scored.items() if "set_aside" in name and "dropout" not in name
     )
@@ -62,7 +62,7 @@ def test_a_choice_is_among_the_rows_that_a_part_and_a_scale_have():
     plan = shipped("visualgpt/t1_f01", "paper")
     spec = selection_spec(plan, "visualgpt/t1_f01")
     assert set(spec.trainings) == {name for each in table.selections for name in each.over}
-    trained = {run.path for run in plan.trained()}
+    trained = {run.path for run in plan.trained}
     # none more
     assert {path for by_seed in spec.trainings.values() for path in by_seed.values()} <= trained
 

@@ -36,7 +36,7 @@ def test_a_scale_puts_a_language_model_in_the_place_of_gpt2_for_rows_that_are_pr
     result = {}
     for scale in SCALES:
         plan = planned(with_visual_gpt(params), scale, ["v"])
-        models = [plan.get("models", row.model) for row in plan.tables["v"].rows]
+        models = [plan.settings.get("models", row.model) for row in plan.tables["v"].rows]
         result[scale] = [(model.decoder_layers, model.pretrained_weights()) for model in models]
     gpt2 = "hub:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e"
     assert result["paper"] == [(3, None), (12, gpt2)]

@@ -32,27 +32,27 @@ def inputs_of_images(plan, features):
 
 def test_data_sets_whose_captions_alone_differ_have_the_same_pictures():
     plan = planned(PARAMS)
-    assert {plan.same_pictures(name) for name in ("coco", "coco_5", "coco_bpe", "coco_plain")} == {
-        "coco"
-    }
+    assert {
+        plan.settings.same_pictures(name) for name in ("coco", "coco_5", "coco_bpe", "coco_plain")
+    } == {"coco"}
     assert (
-        plan.same_pictures("conceptual_bpe") == "conceptual"
-        and plan.same_pictures("iu_xray_bpe") == "iu_xray"
+        plan.settings.same_pictures("conceptual_bpe") == "conceptual"
+        and plan.settings.same_pictures("iu_xray_bpe") == "iu_xray"
     )
     for name in ("coco_2017", "coco_test2014", "flickr30k", "scenes_small"):
-        assert plan.same_pictures(name) == name
+        assert plan.settings.same_pictures(name) == name
 
 
 def test_settings_of_a_vocabulary_ask_for_no_features_and_other_pictures_do(params):
     edited(params, "datasets/coco_5.yaml", vocabulary={"min_count": 9})
-    assert planned(params).same_pictures("coco_5") == "coco"
+    assert planned(params).settings.same_pictures("coco_5") == "coco"
     edited(params, "datasets/coco_5.yaml", images=["elsewhere"])
-    assert planned(params).same_pictures("coco_5") == "coco_5"
+    assert planned(params).settings.same_pictures("coco_5") == "coco_5"
 
 
 def test_every_store_of_the_fusion_tables_is_made_once():
     plan = plan_of("fusion/t1", "fusion/t2", "fusion/readings")
-    assert {"coco", "coco_5"} <= set(plan.datasets())
+    assert {"coco", "coco_5"} <= set(plan.datasets)
     used = used_stores(plan)
     assert {store.dataset for store in used} == {"coco"}
     assert len({store.features for store in used}) == len(used)
@@ -79,7 +79,7 @@ def test_a_store_serves_the_subsets_of_all_runs_that_read_it_or_what_is_made_fro
     assert len(result) == 3 * 4
     crops = plan_of("zodiac/t1", scale=None)
     (name,) = with_sources(crops, "clip_rn50_crops") - {"clip_rn50_crops"}
-    assert crops.get("features", name).has_boxes
+    assert crops.settings.features(name).has_boxes
 
 
 def test_draws_from_web_pictures_are_those_of_all_runs_and_none_where_all_are_fetched():

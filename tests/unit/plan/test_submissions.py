@@ -8,18 +8,18 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.plan.jobs import data_files, feature_files, plan_jobs
 from recap.plan.outside import missing_files
-from recap.plan.run_plan import RunPlan
+from recap.plan.resolve import resolve
 from recap.plan.stores import used_stores
 from recap.settings import Profile
 
 
 def planned(scale="paper", table="xlan/t2", row=None):
-    return RunPlan(Profile(name="mine", tables=[table], scale=scale), plans.PARAMS, row)
+    return resolve(Profile(name="mine", tables=[table], scale=scale), plans.PARAMS, row)
 
 
 def test_an_ensemble_is_sent_as_one_with_the_features_of_the_test_pictures():
     plan = planned()
-    result = plan.submissions()
+    result = plan.submissions
     assert [each.algorithm for each in result] == ["xlan_t2_xlan_r101", "xlan_t2_xtransformer_r101"]
     assert len(result[0].run.members) == 4
     assert (result[0].test.dataset, result[0].test.features) == (
@@ -47,8 +47,8 @@ def test_features_are_made_of_all_pictures_of_val2014_that_are_sent():
 
 
 def test_nothing_is_sent_at_scales_with_other_data_or_of_a_row_trained_alone():
-    assert planned(scale="scenes").submissions() == []
-    assert planned(row="xlan/t2/xlan_r101").submissions() == []
+    assert planned(scale="scenes").submissions == []
+    assert planned(row="xlan/t2/xlan_r101").submissions == []
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_data_set_of_unknown_size_is_named_with_the_key_to_add(params):
 def test_streams_of_all_kinds_of_features_at_paper_scale_are_known():
     for paper in ("zodiac", "fusion", "visualgpt"):
         workload = workload_of(paper)
-        for run in workload.plan.scored():
+        for run in workload.plan.scored:
             inputs = workload.step_inputs(run)
             assert inputs.vectors >= 36 and inputs.ids, run.features
 

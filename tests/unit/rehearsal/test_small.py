@@ -60,19 +60,19 @@ def rows(plan):
 def test_a_rehearsal_has_every_row_of_the_paper_in_tiny_sizes_for_two_epochs(plans, paper):
     plan, original = plans[paper], planned(PARAMS, paper)
     assert rows(plan) == rows(original)
-    assert {plan.get("models", run.model).d_model for run in plan.trained()} == {16}
-    recipes = [plan.recipe(run.recipe) for run in plan.scored()]
+    assert {plan.settings.get("models", run.model).d_model for run in plan.trained} == {16}
+    recipes = [plan.settings.recipe(run.recipe) for run in plan.scored]
     stages = [stage for recipe in recipes for stage in (recipe.xe, recipe.scst) if stage]
     assert {stage.epochs for stage in stages} == {2}
     # others name their own batches
-    whole = [plan.recipe(run.recipe) for run in plan.scored() if "+" not in run.recipe]
+    whole = [plan.settings.recipe(run.recipe) for run in plan.scored if "+" not in run.recipe]
     assert {
         stage.images_per_batch for recipe in whole for stage in (recipe.xe, recipe.scst) if stage
     } == {1000}
     assert {recipe.evaluation.max_length for recipe in recipes} == {8}
-    assert {plan.get("datasets", run.dataset).vocabulary.max_length for run in plan.trained()} == {
-        8
-    }
+    assert {
+        plan.settings.get("datasets", run.dataset).vocabulary.max_length for run in plan.trained
+    } == {8}
     assert "numbers mean nothing" in next(iter(plan.tables.values())).scale
 
 
@@ -85,13 +85,13 @@ def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_tha
     short = planned(own, paper, **cut_rows(plan))
 
     def work(plan):
-        runs = plan.scored()
+        runs = plan.scored
         features = {
-            plan.get("features", name).kind
+            plan.settings.get("features", name).kind
             for run in runs
-            for name in plan.feature_names(run.features)
+            for name in run.features.split("+")
         }
-        models = {plan.get("models", run.model).kind for run in runs} | {
+        models = {plan.settings.get("models", run.model).kind for run in runs} | {
             bool(run.members) for run in runs
         }
         figures = {figure.settings.kind for figure in plan.model_figures}
@@ -99,7 +99,7 @@ def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_tha
 
     assert work(short) == work(plan)
     # a paper of two rows has nothing to leave out
-    assert len(short.trained()) <= len(plan.trained())
+    assert len(short.trained) <= len(plan.trained)
     assert bool(short.profile.studies) == bool(plan.profile.studies)
     assert bool(short.figures) == bool(plan.figures)
     assert bool(choices(short)) == bool(choices(plan))

@@ -50,7 +50,7 @@ def page_of(profile):
 
 def test_a_report_before_any_training_says_so_of_every_row(profile):
     page = page_of(profile)
-    trained, scored = len(profile.plan().trained()), len(profile.plan().scored())
+    trained, scored = len(profile.plan().trained), len(profile.plan().scored)
     assert f"Partial: 0 of {trained} trainings and 0 of {scored} evaluations finished" in page.text
     assert page.text.count("not run yet") >= scored
     assert "no row is scored yet" in page.text and "not read yet" in page.text
@@ -58,13 +58,13 @@ def test_a_report_before_any_training_says_so_of_every_row(profile):
 
 def test_a_partial_report_has_the_means_of_the_runs_that_are_finished(profile):
     plan = profile.plan()
-    done = next(run for run in plan.scored() if run.model == "transformer")
+    done = next(run for run in plan.scored if run.model == "transformer")
     profile.write_data()
     profile.write_scores(done)
     profile.write_training(plan.training_of(done), seconds=5400)
     page = page_of(profile)
     assert (
-        f"Partial: 1 of {len(plan.trained())} trainings and 1 of {len(plan.scored())} evaluations"
+        f"Partial: 1 of {len(plan.trained)} trainings and 1 of {len(plan.scored)} evaluations"
         in page.text
     )
     assert "35.5" in page.text and "Preliminary" in page.text and "1.50 hours" in page.text

@@ -60,14 +60,14 @@ def write_results(profile):
     of other images, which the scorers score."""
     plan = profile.plan()
     profile.write_data()
-    for run in plan.trained():
+    for run in plan.trained:
         profile.write_training(run)
         folder = Path(plan.files.results) / "runs" / run.path
         spec = run_spec(plan, run).model_dump(mode="json")
         (folder / "config.yaml").write_text(yaml.safe_dump({"stage": run.stage, "spec": spec}))
         (folder / "history.csv").write_text(HISTORY)
         checksums.record(*(folder / name for name in RUN_FILES if name != "model.safetensors"))
-    for number, run in enumerate(plan.scored(), 1):
+    for number, run in enumerate(plan.scored, 1):
         corpus = Path(plan.files.of("corpus", dataset=run.dataset)["corpus"])
         references = Corpus.read(corpus).captions("test")
         words = [f"script alert both {image} or {image % number}" for image in references]
@@ -128,7 +128,7 @@ def test_publishing_twice_gives_equal_bytes_and_keeps_runs_that_are_elsewhere(pr
     for file in Path("results").rglob("training.json"):
         os.utime(file, (0, 0))  # a copy without its times
     publish(profile.plan(), PUBLISHED)
-    assert contents() == before and len(before) == len(profile.plan().scored())
+    assert contents() == before and len(before) == len(profile.plan().scored)
     for file in before:
         file.unlink()
     publish(profile.plan(), PUBLISHED)
@@ -146,7 +146,7 @@ def test_publishing_twice_gives_equal_bytes_and_keeps_runs_that_are_elsewhere(pr
 
 def test_results_are_restored_as_they_were(profile):
     with restored(profile.plan(), PUBLISHED) as (copy, headers):
-        assert headers.keys() == {run.path for run in profile.plan().scored()}
+        assert headers.keys() == {run.path for run in profile.plan().scored}
         results = Path(copy.files.results)
         files = [
             file
@@ -171,7 +171,7 @@ def test_a_page_has_what_was_run_tables_a_figure_verdicts_and_runs(profile):
         f"recap report docs tiny --into {INTO}" in text
         and "\nTwo models of twenty scenes.\n" in text
     )
-    trained = len(profile.plan().trained())
+    trained = len(profile.plan().trained)
     took = f"of {trained} trainings that took {trained / 2:.1f} core hours"
     assert f"Published: 2 scored runs with seed 1, {took}" in text
     headings = ["### Two models on twenty scenes", "### Claims of the paper", "### Runs"]
@@ -217,7 +217,7 @@ def test_the_check_passes_without_torch_and_without_results(profile):
 
 def given(profile, replaced="", by=""):
     """Give the data set as annotations of its captions without photos, and return its name."""
-    (name,) = {run.dataset for run in profile.plan().scored()}
+    (name,) = {run.dataset for run in profile.plan().scored}
     corpus = Corpus.read(f"elsewhere/tiny/data/{name}/corpus.parquet")
     images = []
     for image_id, captions in corpus.captions().items():

@@ -10,7 +10,7 @@ from helpers.plans import PARAMS, edited
 from helpers.refusals import refused
 from helpers.score_files import make_table, write_scores
 from recap.core.errors import ConfigError, RecapError, UnknownName
-from recap.plan.run_plan import RunPlan
+from recap.plan.resolve import resolve
 from recap.report.figures import write_sweep
 from recap.settings import Profile
 from recap.settings.figures import Figure, Line
@@ -31,7 +31,7 @@ LAYERS = {
 def planned(params):
     def plan(**changes):
         edited(params, "mine/figures/layers.yaml", **{**LAYERS, **changes})
-        plans = RunPlan(
+        plans = resolve(
             Profile(name="p", tables=["recap/demo"], figures=["mine/layers"], scale="scenes"),
             params,
         )
@@ -50,7 +50,7 @@ def test_a_figure_asks_for_its_tables_and_reads_the_axis_from_their_rows(planned
 
 
 def test_the_sentence_about_the_scale_holds_for_all_tables_of_a_figure():
-    plan = RunPlan(
+    plan = resolve(
         Profile(name="p", tables=["recap/demo"], figures=["recap/low_data"], scale="photos"), PARAMS
     )
     short, whole = (

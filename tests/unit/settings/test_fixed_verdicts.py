@@ -38,7 +38,7 @@ def millions(model, features):
 def zodiac_models():
     found = planned(PARAMS, "paper", ["zodiac/t3"])
     rows = found.tables["zodiac/t3"].rows
-    width = found.get("features", rows[0].features).vector_width
+    width = found.settings.features(rows[0].features).vector_width
     return [millions(row.model, width) for row in rows]
 
 
@@ -56,7 +56,7 @@ def words(printed):
 
 def one_percent(printed):
     subset = load_named(PARAMS, "subsets", "image_1")
-    assert {run.subset for run in planned(PARAMS, "paper", ["visualgpt/t4"]).scored()} == {
+    assert {run.subset for run in planned(PARAMS, "paper", ["visualgpt/t4"]).scored} == {
         "image_1"
     }
     assert subset.unit == "image"
@@ -101,7 +101,7 @@ def experiments(printed):
     assert {(len(found.seeds[name]), len(table.rows)) for name, table in found.tables.items()} == {
         (5, 3)
     }
-    return printed == [len(found.scored())]
+    return printed == [len(found.scored)]
 
 
 def wider_feed_forward(printed):

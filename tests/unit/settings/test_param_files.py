@@ -36,12 +36,12 @@ def test_a_group_adds_one_folder_and_edits_no_file(params):
     edited(params, "mine/scales/photos.yaml", tables={"mine/t": {"seeds": [4]}})
     plan = planned(params, "photos", ["mine/t"])
     assert plan.seeds == {"mine/t": [4]}
-    assert {row_setting(vars(run)) for run in plan.scored()} == {
+    assert {row_setting(vars(run)) for run in plan.scored} == {
         "flickr8k/full/mobilenetv2_grid/wide@photos",
         "flickr8k/pair_5/mobilenetv2_grid/wide@photos_pairs_5",
     }
     assert (
-        plan.variant("recipes", "long").layers(plan.params)[-1][0]
+        plan.settings.variant("recipes", "long").layers(plan.params)[-1][0]
         == "params/mine/recipes/long.yaml"
     )
     assert plan.source_of_seeds["mine/t"] == "params/mine/scales/photos.yaml: tables.mine/t.seeds"

@@ -96,8 +96,8 @@ def test_a_row_from_outside_is_planned_without_a_training(params):
     edited(params, "recap/tables/demo.yaml", outside=[ROW])
     plain = planned(PARAMS, scale=None, tables=["recap/demo"], seeds=[1])
     plan = planned(params, scale=None, tables=["recap/demo"], seeds=[1])
-    assert plan.trained() == plain.trained() and plan.scored() == plain.scored()
-    (scored,) = plan.scored_files()
+    assert plan.trained == plain.trained and plan.scored == plain.scored
+    (scored,) = plan.scored_files
     assert (
         scored.path == f"{scored.dataset}/outside/recap_demo/theirs" and "CIDEr" in scored.metrics
     )
@@ -108,7 +108,7 @@ def test_a_row_from_outside_is_planned_without_a_training(params):
 
 def test_a_row_of_the_data_set_that_a_scale_takes_is_scored_there(params):
     edited(params, "recap/tables/demo.yaml", outside=[{**ROW, "dataset": "scenes_small"}])
-    (scored,) = planned(params, scale="scenes", tables=["recap/demo"]).scored_files()
+    (scored,) = planned(params, scale="scenes", tables=["recap/demo"]).scored_files
     assert scored.dataset == "scenes_small"
     table = planned(params, scale=None, tables=["recap/demo"]).tables["recap/demo"]
     assert table.outside == [] and [row.id for row in table.quoted] == ["theirs"]

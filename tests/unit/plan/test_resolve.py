@@ -9,7 +9,7 @@ from helpers.plans import PARAMS, edited, missing, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
 from recap.papers.transformer import TransformerModel
-from recap.plan.run_plan import RunPlan
+from recap.plan.resolve import resolve
 from recap.settings.models import MODELS
 from recap.settings.params import load_named, load_profiles, profiles, read_mapping
 
@@ -32,9 +32,9 @@ LIGHT = ("demo", "fusion_paper", "fusion_photos", "fusion_scenes")
     "name", [pytest.param(name, marks=() if name in LIGHT else SLOW) for name in PROFILES]
 )
 def test_every_shipped_profile_is_planned(name):
-    plan = RunPlan(PROFILES[name], PARAMS)
-    assert plan.scored()
-    assert {run.stage for run in plan.trained()} >= {run.stage for run in plan.scored()}
+    plan = resolve(PROFILES[name], PARAMS)
+    assert plan.scored
+    assert {run.stage for run in plan.trained} >= {run.stage for run in plan.scored}
     for table, planned_table in plan.tables.items():
         declared = (
             plan.profile.scale in (None, "paper")
@@ -45,8 +45,8 @@ def test_every_shipped_profile_is_planned(name):
 
 def test_the_rows_own_change_lies_over_the_scale_and_the_scale_over_the_file():
     plan = shipped("xlan/t3", scale="scenes")
-    _, row = plan.row("xlan/t3/enc2")
-    settings = plan.variant("models", row.model).with_sources(PARAMS)
+    row = plan.row("xlan/t3/enc2").row
+    settings = plan.settings.variant("models", row.model).with_sources(PARAMS)
     assert settings["encoder_layers"] == (2, "params/xlan/tables/t3.yaml: row 'enc2': model")
     assert settings["d_model"] == (128, "params/xlan/scales/scenes.yaml: models.xlan")
     assert settings["alpha"] == (1.3, "default (recap.papers.xlan.settings)")
@@ -67,7 +67,7 @@ def test_recipes_that_differ_in_the_second_stage_alone_share_the_first(params):
     rows = [{**row, "id": name, "recipe": recipe} for name, recipe in recipes.items()]
     edited(params, "xlan/tables/t1.yaml", rows=rows, baseline="plain", figures=[])
     plan = planned(params, "paper", ["xlan/t1"], seeds=[1])
-    trained = [f"{run.recipe}/{run.stage}" for run in plan.trained()]
+    trained = [f"{run.recipe}/{run.stage}" for run in plan.trained]
     assert trained == ["faster/scst", "faster+scst.samples=6/scst", "xlan/scst", "xlan/xe"]
 
 
@@ -75,7 +75,7 @@ def test_another_first_stage_or_other_processes_are_trained_apart(params):
     edited(params, "recipes/longer.yaml", base="xlan", xe={"epochs": 71})
     edited(params, "recipes/together.yaml", base="xlan", processes=4)
     plan = planned(params, "paper")
-    run = plan.scored()[0]
+    run = plan.scored[0]
     for recipe in ("longer", "together"):
         assert plan.first_stage(type(run)(**{**vars(run), "recipe": recipe})).recipe == recipe
 
@@ -88,8 +88,8 @@ def test_a_cross_entropy_row_that_is_evaluated_otherwise_has_scores_of_its_own_b
     wide = {**row, "id": "wide", "recipe": {"base": "xlan", "evaluation": {"beam": 5}}}
     edited(params, "xlan/tables/t3.yaml", rows=[row, wide], baseline="enc4_elu", figures=[])
     plan = planned(params, "paper", seeds=[1])
-    assert [run.recipe for run in plan.scored()] == ["xlan", "xlan+evaluation.beam=5"]
-    assert [run.recipe for run in plan.trained()] == ["xlan"]
+    assert [run.recipe for run in plan.scored] == ["xlan", "xlan+evaluation.beam=5"]
+    assert [run.recipe for run in plan.trained] == ["xlan"]
 
 
 def test_a_row_may_name_several_features(params):
@@ -100,9 +100,8 @@ def test_a_row_may_name_several_features(params):
         defaults={**defaults, "features": ["vinvl", "clip_rn50_grid"]},
     )
     plan = planned(params, "paper")
-    (part,) = {run.features for run in plan.scored()}
+    (part,) = {run.features for run in plan.scored}
     assert part == "vinvl+clip_rn50_grid"
-    assert plan.feature_names(part) == ("vinvl", "clip_rn50_grid")
     with refused(
         ConfigError, "vinvl, clip_rn50_grid", "scenes_grid, scenes_grid", "at scale 'scenes'"
     ):
@@ -157,7 +156,7 @@ def test_a_figure_is_drawn_at_its_scales_from_the_texts_that_it_names(
 
 def test_without_a_scale_nothing_is_replaced_and_no_sentence_speaks_of_one():
     plan, at_paper = shipped("xlan/t3"), shipped("xlan/t3", scale="paper")
-    assert {run.model for run in plan.scored()} == {run.model for run in at_paper.scored()}
+    assert {run.model for run in plan.scored} == {run.model for run in at_paper.scored}
     table = plan.tables["xlan/t3"]
     assert all(row.as_printed for row in table.rows)
     assert "scale" not in table.scale.lower() and table.short_scale == ""
@@ -252,7 +251,7 @@ def test_a_kind_has_the_sizes_of_the_kind_that_its_class_extends_with_its_own_ch
     edited(params, "zodiac/scales/scenes.yaml", models={"zodiac": {"d_feed_forward": 64}})
     plan = planned(params, tables=["recap/zodiac_scst"])
     row = next(row for row in plan.tables["recap/zodiac_scst"].rows if row.id == "zodiac")
-    settings = plan.variant("models", row.model).with_sources(params)
+    settings = plan.settings.variant("models", row.model).with_sources(params)
     assert settings["d_model"] == (128, "params/transformer/scales/scenes.yaml: models.transformer")
     assert settings["d_feed_forward"] == (64, "params/zodiac/scales/scenes.yaml: models.zodiac")
 
