@@ -23,9 +23,10 @@ from recap.core.log import FAILURES_VARIABLE, configure
 from recap.plan.job import outputs_of
 from recap.plan.jobs import EVALUATIONS, data_files, feature_files, kept_files
 
-from workflow.reasons import input_of_the_future, pending_jobs, pending_runs_text
+from workflow.internals import input_of_the_future, pending_jobs
 from workflow.load import install_spice, pickle_plan
-from workflow.metadata import make_writable, restore_times
+from workflow.linked_files import make_writable, restore_times
+from workflow.reasons import pending_runs_text
 from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster, stop_with_jobs
 
 min_version("9.27")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
-from workflow.reasons import Due
+from workflow.internals import Due
 
 from recap.core.errors import RecapError
 from recap.core.files import atomic_path, write_text

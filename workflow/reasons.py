@@ -1,117 +1,24 @@
-"""What Snakemake is about to run, as text: which runs, and what changed since they were made.
-
-Its plan is private; its public events say why only when a job begins, and with all parameters. With
-a version that was not checked, no job is named before it begins.
-"""
+"""What Snakemake is about to run, as text: which runs, and what changed since they were made."""
 
 from __future__ import annotations
 
 import ast
 import json
-import os
 import re
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
-
-import snakemake
-from workflow.metadata import read_record
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from recap.core.documents import differences
 from recap.core.errors import aligned, listed
 from recap.plan.run import job_label
 
-CHECKED = ("9.27.",)  # versions of Snakemake whose reasons `pending_jobs` can read
+if TYPE_CHECKING:
+    from workflow.internals import Due
+
 NEW = "not made yet"
 _DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
-_TOLERANCE = 60.0  # seconds that clocks of machines may differ
 _KEYS = {"model_settings": "model"}  # keys of a spec by the file that a user edits
-
-
-class Due(NamedTuple):
-    """A job that is due."""
-
-    rule: str
-    wildcards: dict[str, str]
-    reason: str
-
-
-def pending_jobs(workflow: Any) -> Iterator[Due]:
-    """Yield the jobs that Snakemake is about to run, in the order of the rules, and why."""
-    rules = [rule.name for rule in workflow.rules]
-    for job in sorted(_needed(workflow), key=lambda job: rules.index(job.rule.name)):
-        yield Due(job.rule.name, dict(job.wildcards_dict), _reason(workflow.dag, job))
-
-
-def _needed(workflow: Any) -> list[Any]:
-    known = snakemake.__version__.startswith(CHECKED)
-    return list(workflow.dag.needrun_jobs(exclude_finished=False)) if known else []
-
-
-def _reason(dag: Any, job: Any) -> str:
-    reason = dag.reason(job)
-    if reason.forced:
-        return "forced"
-    missing = sorted(map(str, reason.missing_output))
-    if missing:
-        was_made = any(read_record(str(file)) for file in job.output)
-        return f"{listed(missing)} is gone" if was_made else NEW
-    changed = _changed(reason, job)
-    if changed:
-        return "; ".join(changed)
-    makers = sorted({before.rule.name for before in dag.dependencies[job] if dag.needrun(before)})
-    return f"after {listed(makers)}" if makers else str(reason)
-
-
-def _changed(reason: Any, job: Any) -> list[str]:
-    """Return what is no longer as it was when a job's outputs were made."""
-    changed = []
-    if reason.incomplete_output:
-        changed.append("was interrupted")
-    if reason.params_changed:
-        stage = job.rule.name.removeprefix("train_")
-        changed.append(
-            changes(reason.params_changed.only_old, reason.params_changed.only_new, stage)
-        )
-    if reason.code_changed:
-        changed.append("the command of its rule changed")
-    if reason.input_changed:
-        changed += _changed_inputs(job)
-    if reason.software_stack_changed:
-        changed.append("its software environment changed")
-    updated = sorted(map(str, reason.updated_input - reason.updated_input_run))
-    if updated:
-        changed.append(f"{listed(updated)} changed")
-    return changed
-
-
-def _changed_inputs(job: Any) -> list[str]:
-    old = set(read_record(str(job.output[0])).get("input") or [])
-    new = set(map(str, job.input))
-    changed = []
-    if new - old:
-        changed.append(f"new input {listed(sorted(new - old))}")
-    if old - new:
-        changed.append(f"no longer input {listed(sorted(old - new))}")
-    return changed
-
-
-def input_of_the_future(workflow: Any) -> str:
-    """Return an input of a due job that is dated after now, or "".
-
-    Snakemake would remove what is made from it.
-    """
-    inputs = set[str]()
-    outputs = set[str]()
-    for job in _needed(workflow):
-        inputs.update(map(str, job.input))
-        outputs.update(map(str, job.output))
-    later = time.time() + _TOLERANCE
-    for file in sorted(inputs - outputs):
-        if os.path.lexists(file) and os.lstat(file).st_mtime > later:
-            return file
-    return ""
 
 
 def pending_runs_text(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:

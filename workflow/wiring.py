@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from snakemake.io import ancient, directory, report, temp
-from workflow.metadata import read_record
+from workflow.internals import read_record
 
 from recap.core.files import write_text
 from recap.core.hashing import value_hash

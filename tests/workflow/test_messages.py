@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
-from workflow.reasons import changes, input_of_the_future
+from workflow.internals import input_of_the_future
+from workflow.reasons import changes
 
 import snakemake_logger_plugin_recap as messages
 from recap.core.errors import listed

@@ -9,7 +9,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from workflow.metadata import FORMAT, make_writable, restore_times
+from workflow.internals import FORMAT
+from workflow.linked_files import make_writable, restore_times
 from workflow.stopping import jobs_here
 
 from helpers.tiny_workspace import ROOT, Workspace

@@ -8,6 +8,7 @@ from shlex import quote
 from recap.core.process import SHARED, devices
 from recap.plan.job import Jobs
 
+from workflow.internals import offer_gpus
 from workflow.load import STOPPED_BEFORE_LIMIT, load, load_pickled_plan, refuse
 from workflow.stopping import job_prefix
 from workflow.wiring import Wiring
@@ -35,8 +36,7 @@ DEVICE = PROFILE.execution.device
 # Jobs that ask for a GPU share those of the machine,
 # `trainings_per_gpu` on each; on the CPU no job waits.
 os.environ[SHARED] = str(PROFILE.execution.trainings_per_gpu)
-if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
-    workflow.register_resource("gpu", max(1, len(devices())) * PROFILE.execution.trainings_per_gpu)
+offer_gpus(workflow, max(1, len(devices())) * PROFILE.execution.trainings_per_gpu)
 
 # What gives each rule its inputs, outputs and parameters, and the job behind its wildcards.
 WIRING = Wiring(Jobs([*JOBS, *PLANNED.acquisitions], FILES), FILES)

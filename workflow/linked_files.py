@@ -1,36 +1,13 @@
-"""What Snakemake recorded about a file; rights and times of files that DVC linked or copied."""
+"""Rights and times of files that DVC linked or copied."""
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-FORMAT = 6  # of the records that Snakemake 9.27 writes
-
-
-# Snakemake has no command that gives a file's record, and its classes are private.
-def read_record(file: str) -> dict[str, Any]:
-    """Return Snakemake's record of a file, by its path as in the rule.
-
-    {} if there is none of the known format.
-    """
-    # The name is the file's path in base 64, in pieces as long as a name may be.
-    name = base64.urlsafe_b64encode(file.encode()).decode()
-    length = os.pathconf(".", "PC_NAME_MAX") - 1
-    pieces = [name[start : start + length] for start in range(0, len(name), length)]
-    path = Path(".snakemake", "metadata", *(f"@{piece}" for piece in pieces[:-1]), pieces[-1])
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return (
-        record if isinstance(record, dict) and record.get("record_format_version") == FORMAT else {}
-    )
+from workflow.internals import read_record
 
 
 def _below(folders: Iterable[str | Path]) -> Iterator[Path]:
