@@ -17,8 +17,7 @@ from recap.settings.recipes import (
     RunSpec,
     SelfCriticalRun,
 )
-from recap.settings.specs import SelectedRows
-from recap.settings.tables import RUN_COLUMNS
+from recap.settings.specs import ComparedTable, Curve, CurvesSpec, SelectedRows
 
 
 def run_spec(plan: Plan, run: Run) -> RunSpec:
@@ -45,37 +44,27 @@ def evaluation_spec(plan: Plan, recipe: str) -> EvaluationSpec:
     return EvaluationSpec(evaluation=plan.settings.recipe(recipe).evaluation)
 
 
-def table_spec(plan: Plan, table_id: str) -> dict[str, Any]:
-    """Return a table with the seeds of its runs."""
-    return {"table": plan.tables[table_id], "seeds": plan.seeds[table_id]}
+def table_spec(plan: Plan, table_id: str, **folders: dict[str, Any]) -> ComparedTable:
+    """Return a table with the seeds of its runs, and perhaps folders of these."""
+    return ComparedTable(table=plan.tables[table_id], seeds=plan.seeds[table_id], **folders)
 
 
-def trainings(plan: Plan, table_id: str) -> dict[str, list[Run]]:
-    """Return path of a scored run -> its trainings, in their order.
-
-    Nothing where all columns are metrics.
-    """
-    if not RUN_COLUMNS.keys() & set(plan.tables[table_id].columns):
-        return {}
-    return {run.path: plan.stages(run) for run in plan.table_runs(table_id) if not run.members}
-
-
-def curve_runs(plan: Plan, runs: Sequence[Run]) -> list[dict[str, Any]]:
+def curves_spec(plan: Plan, runs: Sequence[Run]) -> CurvesSpec:
     """Return trainings with their labels for a reader, in the order of the tables' rows."""
     labels = plan.short_labels(runs)
     order = list(dict.fromkeys(labels.values()))
     curves = []
     for run in sorted(runs, key=lambda run: order.index(labels[series_of(run.path)])):
         curves.append(
-            {
-                "label": labels[series_of(run.path)],
-                "seed": run.seed,
-                "stage": run.stage,
-                "path": run.path,
-                "after": plan.first_stage(run).path if run.stage == "scst" else None,
-            }
+            Curve(
+                label=labels[series_of(run.path)],
+                seed=run.seed,
+                stage=run.stage,
+                path=run.path,
+                after=plan.first_stage(run).path if run.stage == "scst" else None,
+            )
         )
-    return curves
+    return CurvesSpec(runs=curves)
 
 
 def selection_spec(plan: Plan, table_id: str) -> SelectedRows:

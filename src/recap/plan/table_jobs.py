@@ -13,7 +13,7 @@ from recap.plan.plan import Plan
 from recap.plan.run import ANSWER, TEST, Run, ScoredFile, baseline, file_name
 from recap.plan.run_jobs import checkpoint, scores_of, stores
 from recap.plan.source import entry_points
-from recap.plan.specs import curve_runs, selection_spec, table_spec, trainings
+from recap.plan.specs import curves_spec, selection_spec, table_spec
 from recap.settings.tables import RUN_COLUMNS
 
 # of a profile, those of how jobs are computed on this machine
@@ -88,16 +88,15 @@ def statistics_job(plan: Plan, table_id: str) -> Job:
     """Return the comparison of a table's rows."""
     table = plan.tables[table_id]
     runs = f"{plan.files.results}/runs"
-    spec = table_spec(plan, table_id)
     files = {RUN_COLUMNS[name].file for name in table.columns if name in RUN_COLUMNS}
     records: set[str] = set()
-    folders: dict[str, list[str]] = {}
-    for path, stages in trainings(plan, table_id).items():
-        folders[path] = [f"{runs}/{stage.path}" for stage in stages]
-        for folder in folders[path]:
+    trainings: dict[str, list[str]] = {}  # read for columns that are no metrics
+    for run in plan.table_runs(table_id) if files else ():
+        if run.members:
+            continue
+        trainings[run.path] = [f"{runs}/{stage.path}" for stage in plan.stages(run)]
+        for folder in trainings[run.path]:
             records.update(f"{folder}/{name}" for name in files)
-    if folders:
-        spec["trainings"] = folders
     server: dict[str, str] = {}
     answers: list[str] = []
     for sent in plan.submissions:
@@ -108,8 +107,6 @@ def statistics_job(plan: Plan, table_id: str) -> Job:
         server[sent.run.path] = str(place)
         if (place / ANSWER).exists():  # somebody brought it in
             answers += [str(place / ANSWER), submission[TEST]]
-    if server:
-        spec["server"] = server
     chosen = [plan.files.of("select", **_names(table_id))["selections"]] if table.selections else []
     return Job(
         rule="statistics",
@@ -120,7 +117,7 @@ def statistics_job(plan: Plan, table_id: str) -> Job:
             "records": sorted(records),
             "selection": chosen,
         },
-        spec=spec,
+        spec=table_spec(plan, table_id, trainings=trainings, server=server),
         code=EntryPoints(("recap.statistics.compare",)),
         params={
             "scores": f"{plan.files.results}/scores",
@@ -178,7 +175,7 @@ def figure_jobs(plan: Plan) -> Iterator[Job]:
     yield Job(
         rule="curves",
         inputs={"history": [f"{folder}/{run.path}/history.csv" for run in plan.trained]},
-        spec={"runs": curve_runs(plan, plan.trained)},
+        spec=curves_spec(plan, plan.trained),
         code=EntryPoints(("recap.report.figures:write_curves",)),
         params={"runs": folder},
     )

@@ -19,8 +19,8 @@ from recap.plan.claims import planned_claims
 from recap.plan.plan import Plan
 from recap.plan.profiles import named_plan
 from recap.plan.run import Run
-from recap.plan.specs import curve_runs, run_spec
-from recap.report.figures import Curves, write_curves
+from recap.plan.specs import curves_spec, run_spec
+from recap.report.figures import write_curves
 from recap.report.page import by_series, shown_table
 from recap.report.published import (
     PUBLISHED,
@@ -30,7 +30,7 @@ from recap.report.published import (
     read_published,
     restored,
 )
-from recap.settings.params import flat, validate
+from recap.settings.params import flat
 from recap.settings.tables import STAGE_NAMES
 from recap.settings.versions import entry_of, list_of, read_versions
 from recap.statistics.claims import NOT_RUN, judge_claims
@@ -135,8 +135,7 @@ def _write_figure(plan: Plan, runs: Sequence[Run], results: Path, out: Path) -> 
     """Write the learning curves of trainings as a PNG."""
     curves = results / "curves.csv"
     figure = curves.with_suffix(".png")
-    shown: Curves = validate(Curves, {"runs": curve_runs(plan, runs)}, "curves")
-    write_curves(spec=shown, runs=results / "runs", out=curves, figure=figure)
+    write_curves(spec=curves_spec(plan, runs), runs=results / "runs", out=curves, figure=figure)
     # 256 colors take half of the bytes, and no line gets that of another.
     with Image.open(figure) as picture, atomic_path(out) as temporary:
         picture.convert("RGB").quantize(256).save(temporary, format="PNG", optimize=True)

@@ -28,6 +28,7 @@ from recap.core.errors import RecapError
 from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.settings.figures import Figure
 from recap.settings.metrics import score_info
+from recap.settings.specs import CurvesSpec
 from recap.settings.tables import column_info
 from recap.statistics.results import RowResult, TableResult
 from recap.statistics.scores import read_metrics
@@ -61,25 +62,7 @@ def write_summary(*, rows: Mapping[str, Sequence[str]], scores: Path, out: Path)
     write_json(out, summary)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A training whose curve is drawn, as :func:`recap.plan.specs.curve_runs` names it."""
-
-    label: str
-    seed: int
-    stage: str
-    path: str  #: below the folder of all runs
-    after: str | None  #: path of the training of the first stage
-
-
-@dataclass(frozen=True)
-class Curves:
-    """All trainings whose curves are drawn; labels get their colors in this order."""
-
-    runs: list[Curve]
-
-
-def write_curves(*, spec: Curves, runs: Path, out: Path, figure: Path) -> None:
+def write_curves(*, spec: CurvesSpec, runs: Path, out: Path, figure: Path) -> None:
     """Write the learning curves of all runs:
     a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`."""
     histories = {run.path: _history(runs / run.path / "history.csv") for run in spec.runs}

@@ -270,7 +270,7 @@ def _write_statistics(plan: Plan, table_id: str) -> None:
         write_selections(select.spec, runs=results / "runs", out=selection)
     job = statistics_job(plan, table_id)
     trainings = {}
-    for run, folders in job.spec.get("trainings", {}).items():
+    for run, folders in job.spec.trainings.items():
         trainings[run] = list(map(Path, folders))
     compare_table(
         table=plan.tables[table_id],

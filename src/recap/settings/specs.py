@@ -18,7 +18,7 @@ class ComparedTable(Strict):
 
     table: Table = Field(description="keys of the table's file")
     seeds: list[int] = Field(min_length=1, description="seeds of its runs")
-    trainings: dict[str, list[str]] = Field(
+    trainings: dict[str, list[str]] = omitted_at_default(
         {}, description="scored run -> its trainings, in their order"
     )
     server: dict[str, str] = omitted_at_default(
@@ -34,6 +34,22 @@ class SelectedRows(Strict):
     trainings: dict[str, dict[int, str]] = Field(
         description="id of a row -> seed -> training whose validations count"
     )
+
+
+class Curve(Strict):
+    """A training whose learning curve is drawn."""
+
+    label: str = Field(description="what a reader calls its series")
+    seed: int
+    stage: Stages
+    path: str = Field(description="its folder, below that of all runs")
+    after: str | None = Field(description="the same of the training of the first stage")
+
+
+class CurvesSpec(Strict):
+    """Step `curves`."""
+
+    runs: list[Curve] = Field(description="labels get their colors in this order")
 
 
 class PrintedTable(Strict):

@@ -43,9 +43,7 @@ def test_the_resolved_profile_as_a_file_of_json_is_the_same_plan(tmp_path):
     (tmp_path / "profile.json").write_text(plan.profile.model_dump_json())
     again = named_plan(PARAMS, str(tmp_path / "profile.json"))
     assert (
-        again.profile == plan.profile
-        and again.scored == plan.scored
-        and again.seeds == plan.seeds
+        again.profile == plan.profile and again.scored == plan.scored and again.seeds == plan.seeds
     )
 
 

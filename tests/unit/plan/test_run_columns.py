@@ -149,10 +149,10 @@ def test_changed_files_of_trainings_are_refused(tmp_path):
 def test_the_plan_names_the_trainings_of_a_table_that_has_such_columns():
     plan = planned(PARAMS, "scenes", ["xlan/t1"], seeds=[1])
     job = statistics_job(plan, "xlan/t1")
-    assert "trainings" not in job.spec and job.inputs["records"] == []
+    assert job.spec.trainings == {} and job.inputs["records"] == []
     plan.tables["xlan/t1"].columns.append("parameters")
     job = statistics_job(plan, "xlan/t1")
-    outcome = job.spec["trainings"]
+    outcome = job.spec.trainings
     assert outcome
     assert all(stages[-1] == f"results/p/runs/{run}" for run, stages in outcome.items())
     assert {len(stages) for stages in outcome.values()} == {2}

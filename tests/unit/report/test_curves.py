@@ -14,8 +14,9 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MissingFile
-from recap.report.figures import Curves, draw_curves, write_curves, write_summary
+from recap.report.figures import draw_curves, write_curves, write_summary
 from recap.settings.params import validate
+from recap.settings.specs import CurvesSpec
 from recap.tables.colours import COLOURS, colour_of
 
 pytestmark = pytest.mark.seconds
@@ -56,7 +57,7 @@ def write(tmp_path):
         out, figure = tmp_path / "curves.csv", tmp_path / "figures" / "curves.png"
         try:
             write_curves(
-                spec=validate(Curves, {"runs": list(runs)}, "curves"),
+                spec=validate(CurvesSpec, {"runs": list(runs)}, "curves"),
                 runs=tmp_path,
                 out=out,
                 figure=figure,

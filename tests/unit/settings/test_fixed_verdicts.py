@@ -56,9 +56,7 @@ def words(printed):
 
 def one_percent(printed):
     subset = load_named(PARAMS, "subsets", "image_1")
-    assert {run.subset for run in planned(PARAMS, "paper", ["visualgpt/t4"]).scored} == {
-        "image_1"
-    }
+    assert {run.subset for run in planned(PARAMS, "paper", ["visualgpt/t4"]).scored} == {"image_1"}
     assert subset.unit == "image"
     return printed == [subset_size(COCO_IMAGES["train"], subset.fraction)]
 
