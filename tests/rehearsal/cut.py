@@ -10,7 +10,6 @@ from typing import Any
 
 from recap.plan.claims import CLAIMS_FILE, papers_with_claims, read_claims
 from recap.plan.plan import Plan
-from recap.plan.studies import planned_studies
 from recap.settings import Row
 from recap.settings.metrics import server_names
 from recap.settings.params import file_and_part, files, load_named, read_mapping
@@ -98,7 +97,7 @@ def _chosen(plan: Plan, needed: Iterable[tuple[str, str]]) -> dict[str, list[str
 
 
 def _rows_of_study(plan: Plan, name: str) -> set[tuple[str, str]]:
-    study = planned_studies(plan)[name.replace("/", "_")]
+    study = plan.studies[name.replace("/", "_")]
     rows = (row for setup in study.setups for row in setup.rows.values())
     return {(table, row) for table, _, row in (row.rpartition("/") for row in rows)}
 

@@ -178,7 +178,6 @@ def show(
 def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOLDER) -> None:
     """Validate a profile, at each of its scales, and everything it names."""
     from recap.models.check import check_models
-    from recap.plan.claims import planned_claims
     from recap.plan.resolve import resolve
     from recap.plan.workload import Workload
     from recap.settings.params import load_profiles
@@ -188,7 +187,6 @@ def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOL
         planned = resolve(each, params)
         check_models(planned)
         Workload(planned).warn_of_short_trainings()
-        planned_claims(planned)
         where = f"{profile} at scale {each.scale}" if len(profiles) > 1 else profile
         print(
             f"{where}: {counted(len(planned.tables), 'table')}, "

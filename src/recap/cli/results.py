@@ -118,7 +118,8 @@ def _claims_of(
 
     A paper may be named by a folder of results.
     """
-    from recap.plan.claims import paper_claims, papers_with_claims
+    from recap.plan.claims import papers_with_claims
+    from recap.plan.profiles import paper_claims
 
     names = papers_with_claims(params)
     judged = {}

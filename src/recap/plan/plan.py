@@ -25,8 +25,9 @@ from recap.plan.run import (
     unique_labels,
 )
 from recap.plan.scale_text import Scaled, sentences
-from recap.settings import Profile, Row, Scale, Table, Titles
+from recap.settings import Profile, Row, Scale, Study, Table, Titles
 from recap.settings.figures import Figure
+from recap.settings.tables import Claim
 
 
 @contextmanager
@@ -87,6 +88,8 @@ class Plan:
     alone: str | None = None  #: the row (``mine/t3/wide``) of which alone everything is made
     figures: dict[str, Figure] = field(default_factory=dict)  #: scores over a setting
     model_figures: list[PlannedFigure] = field(default_factory=list)
+    studies: dict[str, Study] = field(default_factory=dict)  #: by the name of their files
+    claims: list[Claim] = field(default_factory=list)  #: of the papers whose tables are here
 
     @property
     def params(self) -> Path:

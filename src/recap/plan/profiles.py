@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.process import devices
+from recap.plan.claims import claims_spec, read_claims, tables_of
 from recap.plan.plan import Plan
 from recap.plan.resolve import resolve
 from recap.plan.run import file_name
-from recap.settings.params import load_profile, profiles, refuse_other_scale
+from recap.settings.params import (
+    load_profile,
+    load_profiles,
+    profile_tables,
+    profiles,
+    refuse_other_scale,
+)
+from recap.settings.specs import ClaimsSpec
 
 PARAMS, ROW = "params_dir", "row"  # keys beside those of the profile
 PAPER = "paper"  # the scale of papers at which nothing is replaced
@@ -89,6 +98,29 @@ def named_plan(
     return unchecked_plan(
         {**config, **{key: value for key, value in changes.items() if value}, PARAMS: str(params)}
     )
+
+
+def paper_claims(
+    params: Path, paper: str, *, scale: str | None, results: Path
+) -> tuple[ClaimsSpec, Path]:
+    """Return claims of a paper at a scale (default: first with scores), and its scores' folder."""
+    claims = read_claims(params, paper)
+    every = load_profiles(params / paper / "profile.yaml")
+    at_scale = [each for each in every if scale in (None, each.scale)]
+    if not at_scale:
+        raise ConfigError(
+            f"{paper} has no scale {scale!r}; {nearest(str(scale), [str(p.scale) for p in every])}"
+        )
+    scored = [each for each in at_scale if (results / each.name / "scores").is_dir()]
+    profile = (scored or at_scale)[0]
+    scores = results / profile.name / "scores"
+    planned = profile_tables(params, profile)
+    tables = [name for name in tables_of(claims) if name in planned]
+    spec = ClaimsSpec(scale=profile.scale or "", claims=claims, tables={})
+    if tables:
+        alone = profile.model_copy(update={"tables": tables, "figures": [], "studies": []})
+        spec = claims_spec(replace(resolve(alone, params), claims=claims)) or spec
+    return spec, scores
 
 
 def row_config(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recap.core.errors import ConfigError
+from recap.plan.claims import claims_about
 from recap.plan.figures import model_figures, sweeps
 from recap.plan.files import Files
 from recap.plan.named_settings import NamedSettings
@@ -16,6 +17,7 @@ from recap.plan.row_checks import check_row, check_test_pictures
 from recap.plan.run import ScoredFile, baseline, file_name, outside_path, row_runs
 from recap.plan.scale_text import Scaled, sentence, sentences
 from recap.plan.scaling import NamedScale, ScaledRow, Scaler
+from recap.plan.studies import named_studies
 from recap.settings import FigureFile, Profile, Row, RowFile, Server, Table, Titles
 from recap.settings.datasets import PicturesAlone
 from recap.settings.params import (
@@ -92,7 +94,13 @@ def resolve(profile: Profile, params: Path, alone: str | None = None) -> Plan:
         scored_files=scored_files,
         alone=alone,
     )
-    return replace(plan, figures=sweeps(plan, figures), model_figures=model_figures(plan))
+    return replace(
+        plan,
+        figures=sweeps(plan, figures),
+        model_figures=model_figures(plan),
+        studies=named_studies(plan),
+        claims=claims_about(settings, tables),
+    )
 
 
 def named_scale(settings: NamedSettings, name: str | None) -> NamedScale:

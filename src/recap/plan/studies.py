@@ -14,35 +14,37 @@ from recap.plan.plan import Plan, asked_for_by
 from recap.plan.run import Run, file_name
 from recap.plan.run_jobs import scores_of
 from recap.settings import Study
-from recap.settings.params import load_named
 from recap.settings.studies import RESPONSE_ENDINGS, SIMULATED
 
 _TEMPLATES = Path(__file__).parents[1] / "studies" / "templates"
 
 
-def planned_studies(plan: Plan) -> dict[str, Study]:
-    """Return the human studies of a plan's profile by the name of their files."""
+def named_studies(plan: Plan) -> dict[str, Study]:
+    """Return the human studies that a plan's profile names, by the name of their files."""
     studies: dict[str, Study] = {}
     for name in plan.profile.studies:
         with asked_for_by(f"study {name!r} of profile {plan.profile.name!r}"):
-            study: Study = load_named(plan.params, "studies", name)
-            study.check_contact()
-            for setup, system in product(study.setups, study.systems):
-                if not system.reference and system.id not in setup.rows:
-                    raise ConfigError(
-                        f"setup {setup.id!r} has no row for system {system.id!r}; name it in `rows`"
-                    )
-            datasets = sorted({run.dataset for run in study_runs(plan, study).values()})
-            if len(datasets) != 1:
-                raise ConfigError(
-                    f"its rows are of the data sets {datasets}; raters see pictures of one"
-                )
+            study: Study = plan.settings.get("studies", name)
+            _check_study(plan, study)
         if file_name(name) in studies:
             raise ConfigError(
                 f"study {name!r}: another study has files of the same names; rename one"
             )
         studies[file_name(name)] = study
     return studies
+
+
+def _check_study(plan: Plan, study: Study) -> None:
+    """Refuse a study whose raters cannot be shown its rows."""
+    study.check_contact()
+    for setup, system in product(study.setups, study.systems):
+        if not system.reference and system.id not in setup.rows:
+            raise ConfigError(
+                f"setup {setup.id!r} has no row for system {system.id!r}; name it in `rows`"
+            )
+    datasets = sorted({run.dataset for run in study_runs(plan, study).values()})
+    if len(datasets) != 1:
+        raise ConfigError(f"its rows are of the data sets {datasets}; raters see pictures of one")
 
 
 def study_runs(plan: Plan, study: Study) -> dict[tuple[str, str], Run]:
@@ -62,7 +64,7 @@ def _scale(plan: Plan, study: Study) -> str:
 
 def study_jobs(plan: Plan) -> Iterator[Job]:
     """Yield what makes the forms of studies, and tables where there are responses."""
-    for name, study in planned_studies(plan).items():
+    for name, study in plan.studies.items():
         wildcards = {"study": name}
         form: Inputs = {"sheets": [plan.files.of("study_sheets", **wildcards)["sheets"]]}
         yield _sheets(plan, name, study)
@@ -125,7 +127,7 @@ def refuse_without_responses(plan: Plan, jobs: Jobs) -> None:
     for job in jobs.of("study_import"):
         if not job.inputs["responses"]:
             name = job.wildcards["study"]
-            folder = plan.files.outside(planned_studies(plan)[name].responses or "")
+            folder = plan.files.outside(plan.studies[name].responses or "")
             raise ConfigError(
                 f"{folder}: no responses to study {name}; put them there, or leave `responses` out "
                 "of the study's file to make the forms alone"

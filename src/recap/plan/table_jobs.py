@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from recap.plan.claims import planned_claims
+from recap.plan.claims import claims_spec
 from recap.plan.data_jobs import corpus, pictures, texts
 from recap.plan.figures import PlannedFigure
 from recap.plan.job import EntryPoints, Inputs, Job, Jobs, outputs_of
@@ -34,7 +34,7 @@ def table_jobs(plan: Plan) -> Iterator[Job]:
             code=EntryPoints(("recap.tables.formats:write_table",), templates=True),
         )
         yield _samples(plan, table_id)
-    claims = planned_claims(plan)
+    claims = claims_spec(plan)
     if claims is not None:
         yield Job(
             rule="claims",

@@ -15,7 +15,7 @@ from recap.core.documents import parse, read_json, write_json
 from recap.core.errors import DataError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
-from recap.plan.claims import planned_claims
+from recap.plan.claims import claims_spec
 from recap.plan.plan import Plan
 from recap.plan.profiles import named_plan
 from recap.plan.run import Run
@@ -143,7 +143,7 @@ def _write_figure(plan: Plan, runs: Sequence[Run], results: Path, out: Path) -> 
 
 def _claims(plan: Plan, scores: Path) -> Iterator[str]:
     """Yield the verdicts on the claims of a plan's papers, if it has any."""
-    claims = planned_claims(plan)
+    claims = claims_spec(plan)
     if claims is None:
         return
     yield from ("### Claims of the paper", "")

@@ -25,11 +25,10 @@ from recap.core.hashing import commit
 from recap.core.log import log
 from recap.core.version import VERSION
 from recap.data.corpus import SPLITS, Corpus
-from recap.plan.claims import planned_claims
+from recap.plan.claims import claims_spec
 from recap.plan.plan import Plan
 from recap.plan.run import Run, file_name, row_runs, series_of
 from recap.plan.run_jobs import is_scored
-from recap.plan.studies import planned_studies
 from recap.report.pictures import ShownFigure, ShownSamples, figures, sampled_table
 from recap.settings import Row, Table
 from recap.statistics.claims import judge_claims
@@ -163,13 +162,13 @@ def _claims(plan: Plan) -> Iterator[TextTable]:
 
     None where the profile makes no paper's tables.
     """
-    if claims := planned_claims(plan):
+    if claims := claims_spec(plan):
         yield claims_table(judge_claims(claims, Path(plan.files.results) / "scores"), claims.scale)
 
 
 def _studies(plan: Plan) -> Iterator[TextTable]:
     """Yield the tables of the human studies that are evaluated."""
-    for name in planned_studies(plan):
+    for name in plan.studies:
         statistics = Path(plan.files.results) / "statistics" / "studies" / f"{name}.json"
         if statistics.is_file():
             check(statistics)

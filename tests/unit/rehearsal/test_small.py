@@ -10,7 +10,7 @@ from helpers.plans import missing
 from helpers.refusals import refused
 from recap.core.documents import adapter
 from recap.core.errors import ConfigError
-from recap.plan.claims import planned_claims
+from recap.plan.claims import claims_spec
 from recap.plan.profiles import unchecked_plan
 from recap.settings.kinds import VARIABLE
 from recap.settings.params import read_mapping
@@ -103,14 +103,14 @@ def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_tha
     assert bool(short.profile.studies) == bool(plan.profile.studies)
     assert bool(short.figures) == bool(plan.figures)
     assert bool(choices(short)) == bool(choices(plan))
-    asked = planned_claims(short)
+    asked = claims_spec(short)
     judged = (
         [each for verdict in judge_claims(asked, tmp_path) for each in verdict.comparisons]
         if asked
         else []
     )
     assert any(each.planned and "is not run" not in each.why for each in judged) == bool(
-        planned_claims(plan)
+        claims_spec(plan)
     )
 
 

@@ -9,7 +9,7 @@ from helpers.commands import printed, refused_command
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.plan.claims import planned_claims, read_claims
+from recap.plan.claims import claims_spec, read_claims
 from recap.settings.tables import Claim
 from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, ClaimVerdict, ComparisonVerdict
 from recap.tables.claims import verdict_text, write_claims
@@ -104,9 +104,9 @@ def test_a_folder_of_results_is_named_after_paper_and_scale(tmp_path, capsys):
 
 
 def test_a_profile_brings_the_claims_of_the_papers_whose_tables_it_makes():
-    asked = planned_claims(planned(PARAMS, "scenes", ["fusion/t2"]))
+    asked = claims_spec(planned(PARAMS, "scenes", ["fusion/t2"]))
     assert asked.claims == read_claims(PARAMS, "fusion") and list(asked.tables) == ["fusion/t2"]
-    assert planned_claims(planned(PARAMS, None, ["recap/demo"])) is None
+    assert claims_spec(planned(PARAMS, None, ["recap/demo"])) is None
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,6 @@ def test_a_claim_of_a_row_or_a_column_that_is_nowhere_is_refused_before_any_trai
     claims[1]["checks"] = [{key: value for key, value in {**check, **changes}.items() if value}]
     edited(params, "acf/claims.yaml", claims=claims)
     with refused(ConfigError, "params/acf/claims.yaml", "acf.c2", repr(wrong), near):
-        planned_claims(planned(params, "scenes", ["acf/t1"]))
+        claims_spec(planned(params, "scenes", ["acf/t1"]))
     said = refused_command(capsys, "config", "check", profile, "--params", params)
     assert "acf.c2" in said and repr(wrong) in said
