@@ -98,7 +98,8 @@ class Workload:
     def steps(self, training: Run) -> int:
         """Return the optimizer steps of a training, if no patience ends it earlier."""
         stage = self.stage(training)
-        return stage.epochs * math.ceil(self.train_images(training) / stage.images_per_batch)
+        of_epoch = math.ceil(self.train_images(training) / stage.images_per_batch)
+        return stage.epochs * min(of_epoch, stage.steps_per_epoch or of_epoch)
 
     def warn_of_short_trainings(self) -> None:
         """Warn of recipes whose trainings end within their warm-up.

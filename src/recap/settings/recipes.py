@@ -278,6 +278,9 @@ class Stage(Strict):
     images_per_batch: PositiveInt = Field(
         10, description="images per step, each with its captions or samples"
     )
+    steps_per_epoch: PositiveInt | None = omitted_at_default(
+        None, description="an epoch ends after so many batches; default: when all images were seen"
+    )
     optimizer: Literal["adam", "adamw", "radam"] = "adam"
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: PositiveFloat = 1e-9

@@ -59,6 +59,7 @@ class CaptionBatches:
     images_per_batch: int
     seed: int  # of the shuffling
     label: str = "order"  # of the shuffling, beside the seed
+    most: int | None = None  # batches of an epoch; None: as many as show every image once
     # the thread that reads batches pins their tensors, so that `to` a GPU does not wait
     pin: bool = False
 
@@ -70,7 +71,8 @@ class CaptionBatches:
     def __len__(self) -> int:
         if self._cut is not None:
             return len(self._cut)
-        return -(-len(self._images) // self.images_per_batch)
+        every = -(-len(self._images) // self.images_per_batch)
+        return every if self.most is None else min(self.most, every)
 
     def cut(self, steps: int, *, one_batch: bool) -> None:
         """Have one epoch of so many batches:
@@ -85,10 +87,8 @@ class CaptionBatches:
         if self._cut is not None:
             return self._cut
         shuffled = generator(self.seed, self.label, epoch).permutation(self._images).tolist()
-        return [
-            shuffled[i : i + self.images_per_batch]
-            for i in range(0, len(shuffled), self.images_per_batch)
-        ]
+        starts = range(0, len(shuffled), self.images_per_batch)
+        return [shuffled[i : i + self.images_per_batch] for i in starts[: self.most]]
 
     def batch(self, image_ids: Sequence[int]) -> Batch:
         """Read one batch; of no images it is empty."""

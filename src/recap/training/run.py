@@ -213,6 +213,7 @@ def build_training(  # noqa: C901
         features=inputs.sources,
         captions=inputs.captions,
         images_per_batch=stage.images_per_batch,
+        most=stage.steps_per_epoch,
         seed=spec.seed,
         pin=on_gpu,
     )

@@ -18,6 +18,16 @@ def test_batches_cover_each_image_once_in_an_order_of_seed_and_epoch():
     assert order == batches.order(0) != batches.order(1)
 
 
+def test_an_epoch_of_fewer_steps_begins_as_a_whole_one():
+    every = {"features": Store(), "captions": CAPTIONS, "images_per_batch": 5, "seed": 3}
+    whole = CaptionBatches(**every)
+    short = CaptionBatches(**every, most=2)
+    assert len(short) == 2
+    assert [short.order(epoch) for epoch in (0, 1)] == [whole.order(epoch)[:2] for epoch in (0, 1)]
+    assert CaptionBatches(**every, most=9).order(0) == whole.order(0)
+    assert len(CaptionBatches(**every, most=9)) == len(whole)
+
+
 def test_captions_of_images_in_any_order_are_those_of_each():
     captions = CaptionIds.of({4: [[5, 6], [7]], 2: [[8]], 9: [[5, 5, 5], [], [6]]})
     tokens = batch_tensor(captions, [9, 4, 9])
