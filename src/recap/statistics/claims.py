@@ -110,39 +110,44 @@ def _compare(check: Check, spec: ClaimsSpec, scores: Path) -> list[ComparisonVer
         for other in check.rows or [check.quoted or f"{check.printed:g}"]:
             every.append(ComparisonVerdict(check, name, metric, other))
     if name not in spec.tables:
-        return _not_planned(every, "its table is not made at this scale")
-    table = spec.tables[name].table
-    rows = {row.id: row for row in table.rows if row.id in {check.row, *check.rows}}
-    lacking = [row for row in (check.row, *check.rows) if row not in rows]
-    if check.row in lacking or (check.rows and set(check.rows) <= set(lacking)):
-        return _not_planned(every, _row_lacks(lacking[0]))
-    if why := _untold(check, rows[check.row]):
-        return _without_test(every, UNTOLD, why)
-    planned: list[ComparisonVerdict] = []
-    left_out: list[ComparisonVerdict] = []
+        why = "its table is not made at this scale"
+        return [replace(each, verdict=NOT_RUN, why=why, planned=False) for each in every]
+    named = (check.row, *check.rows)
+    rows = {row.id: row for row in spec.tables[name].table.rows if row.id in named}
+    missing = [row for row in named if row not in rows]
+    planned = []
+    left_out = []
     for each in every:
-        if each.against in lacking:
-            left_out += _not_planned([each], _row_lacks(each.against))
+        lacking = [row for row in missing if row in (check.row, each.against)]
+        if lacking:
+            why = f"row {lacking[0]} is not run at this scale"
+            left_out.append(replace(each, verdict=NOT_RUN, why=why, planned=False))
         else:
             planned.append(each)
-    return _compare_runs(planned, list(rows.values()), spec, scores) + left_out
+    if planned:
+        planned = _compare_runs(planned, rows, spec, scores)
+    return planned + left_out
 
 
 def _compare_runs(
-    planned: list[ComparisonVerdict], rows: list[Row], spec: ClaimsSpec, scores: Path
+    planned: list[ComparisonVerdict], rows: Mapping[str, Row], spec: ClaimsSpec, scores: Path
 ) -> list[ComparisonVerdict]:
     """Return the comparisons of a check whose rows are run at this scale."""
     check = planned[0].check
     name = planned[0].table
+    if why := _untold(check, rows[check.row]):
+        return [replace(each, why=why) for each in planned]
     table = spec.tables[name].table
     seeds = spec.tables[name].seeds
     runs: list[Run] = []
-    for row in rows:
+    for row in rows.values():
         runs += row_runs(row, seeds)
     finished = sum((scores / run.path / "metrics.json").exists() for run in runs)
     if finished < len(runs):
-        return _without_test(planned, NOT_RUN, f"{finished} of {len(runs)} runs of {name}")
-    part = table.model_copy(update={"rows": rows, "columns": list(check.metrics), "server": None})
+        why = f"{finished} of {len(runs)} runs of {name}"
+        return [replace(each, verdict=NOT_RUN, why=why) for each in planned]
+    compared = {"rows": list(rows.values()), "columns": list(check.metrics), "server": None}
+    part = table.model_copy(update=compared)
     row_scores = {each.row.id: each for each in collect(part, seeds, scores, {}, {})}
     printed = spec.printed.get(check.table)
     return [_test(each, row_scores, table, printed) for each in planned]
@@ -158,20 +163,6 @@ def _table_read(check: Check, spec: ClaimsSpec) -> str:
     if own is None or len(own.seeds) < min(2, len(other.seeds)):
         return check.fallback_table
     return check.table
-
-
-def _row_lacks(row: str) -> str:
-    return f"row {row} is not run at this scale"
-
-
-def _without_test(
-    comparisons: Sequence[ComparisonVerdict], verdict: str, why: str, *, planned: bool = True
-) -> list[ComparisonVerdict]:
-    return [replace(each, verdict=verdict, why=why, planned=planned) for each in comparisons]
-
-
-def _not_planned(comparisons: Sequence[ComparisonVerdict], why: str) -> list[ComparisonVerdict]:
-    return _without_test(comparisons, NOT_RUN, why, planned=False)
 
 
 def _untold(check: Check, row: Row) -> str:
@@ -201,8 +192,7 @@ def _test(
         tested = _against_number(comparison, own, table)
     if not tested.tests:
         return tested
-    numbers = {row.id: row.printed for row in table.rows}
-    numbers |= {row.id: row.printed for row in table.quoted}
+    numbers = {row.id: row.printed for row in (*table.rows, *table.quoted)}
     size = _printed_size(comparison, printed.rows if printed else numbers)
     return replace(tested, printed=size)
 
@@ -279,14 +269,18 @@ def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> C
     comparison = replace(
         each, tests=tests, difference=scale * tests.difference, p=tests.joint.p_holm
     )
-    if (interval := _interval(tests, SIGNIFICANT)) is not None:
-        comparison = replace(comparison, low=scale * interval[0], high=scale * interval[1])
+    if (margin := _margin(tests, SIGNIFICANT)) is not None:
+        low = scale * (tests.difference - margin)
+        comparison = replace(comparison, low=low, high=scale * (tests.difference + margin))
     if tests.joint.p is None:
         why = tests.welch.reason or tests.paired.reason or tests.joint.reason or ""
         return replace(comparison, why=why)
     check = each.check
     if check.within is not None:
-        return _reached(comparison, check.within, _interval(tests, level) or (0.0, 0.0))
+        margin = _margin(tests, level) or 0.0
+        low = scale * (tests.difference - margin)
+        high = scale * (tests.difference + margin)
+        return _reached(comparison, check.within, low, high)
     if not tests.mark:
         return replace(
             comparison,
@@ -297,12 +291,9 @@ def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> C
 
 
 def _reached(
-    comparison: ComparisonVerdict, within: float, interval: tuple[float, float]
+    comparison: ComparisonVerdict, within: float, low: float, high: float
 ) -> ComparisonVerdict:
     """Add whether a printed number is reached within some points."""
-    scale = column_info(comparison.metric).scale
-    low = scale * interval[0]
-    high = scale * interval[1]
     if -within <= low and high <= within:
         return replace(comparison, verdict=HOLDS)
     if high < -within or low > within:
@@ -311,22 +302,22 @@ def _reached(
     return replace(comparison, why=why)
 
 
-def _interval(tests: Comparison, level: float) -> tuple[float, float] | None:
-    """Return the interval of a difference d, the widest of the tests that have one.
+def _margin(tests: Comparison, level: float) -> float | None:
+    """Return half the interval of a difference d, the widest of the tests that have one.
 
     A test with statistic t has the standard error d / t, so its interval is d -+ t_(1 - level / 2)
     * abs(d / t).
     """
     from scipy import stats
 
+    paired = tests.paired
+    difference = tests.difference
     margins = []
-    if tests.paired.t:
-        quantile = float(stats.t.isf(level / 2, tests.paired.images - 1))
-        margins.append(quantile * abs(tests.paired.mean_difference / tests.paired.t))
-    for test in (tests.welch, tests.joint):
-        if test.t:
-            quantile = float(stats.t.isf(level / 2, test.degrees))
-            margins.append(quantile * abs(tests.difference / test.t))
-    if not margins:
-        return None
-    return tests.difference - max(margins), tests.difference + max(margins)
+    for over, t, degrees in (
+        (paired.mean_difference, paired.t, paired.images - 1),
+        (difference, tests.welch.t, tests.welch.degrees),
+        (difference, tests.joint.t, tests.joint.degrees),
+    ):
+        if t:
+            margins.append(float(stats.t.isf(level / 2, degrees)) * abs(over / t))
+    return max(margins, default=None)

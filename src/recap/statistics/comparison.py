@@ -45,9 +45,7 @@ class Sample(NamedTuple):
 
 def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     """Compare scores ``[images]`` of two systems on the same images, in the same order."""
-    differences = np.round(
-        np.asarray(second, np.float64) - np.asarray(first, np.float64), _DECIMALS
-    )
+    differences = np.round(np.subtract(second, first), _DECIMALS)
     count = len(differences)
     mean = float(differences.mean())
     if count < 2:
@@ -87,8 +85,8 @@ def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
     """
     if min(len(first), len(second)) < 2:
         return TTest(reason="a row has only one run")
-    one = np.round(np.asarray(first, np.float64), _DECIMALS)
-    two = np.round(np.asarray(second, np.float64), _DECIMALS)
+    one = np.round(first, _DECIMALS)
+    two = np.round(second, _DECIMALS)
     if np.ptp(one) == 0 and np.ptp(two) == 0:
         return TTest(reason="the runs of each row all give the same value")
     from scipy import stats
@@ -177,15 +175,15 @@ def correct(comparisons: Sequence[Comparison], *, units: Sequence[str] = UNITS) 
     return corrected
 
 
-def count_tests(comparisons: Iterable[Comparison]) -> dict[str, int]:
+def count_tests(comparisons: Sequence[Comparison]) -> dict[str, int]:
     """Return how many comparisons of a family allow each test."""
-    counts = dict.fromkeys(("paired.p", "paired.p_wilcoxon", "welch.p", "joint.p"), 0)
-    for each in comparisons:
-        counts["paired.p"] += each.paired.p is not None
-        counts["paired.p_wilcoxon"] += each.paired.p_wilcoxon is not None
-        counts["welch.p"] += each.welch.p is not None
-        counts["joint.p"] += each.joint.p is not None
-    return counts
+    p_values = {
+        "paired.p": [each.paired.p for each in comparisons],
+        "paired.p_wilcoxon": [each.paired.p_wilcoxon for each in comparisons],
+        "welch.p": [each.welch.p for each in comparisons],
+        "joint.p": [each.joint.p for each in comparisons],
+    }
+    return {name: len(of_test) - of_test.count(None) for name, of_test in p_values.items()}
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -226,7 +224,7 @@ def percentile_interval(values: Sequence[float]) -> tuple[float, float] | None:
     from scipy import stats
 
     interval = stats.bootstrap(
-        (np.asarray(values, np.float64),),
+        (values,),
         np.mean,
         n_resamples=2_000,
         batch=100,  # resamples in memory at a time
