@@ -35,7 +35,7 @@ OmittedIfNone = Annotated[Value | None, Field(exclude_if=lambda value: value is 
 Rated = Sequence[tuple[Item, str]]  # items and the answers to them
 
 
-@dataclass(frozen=True)
+@dataclass
 class ChiSquare:
     """Pearson's chi-square test; None where there is no value, with the reason."""
 
@@ -127,8 +127,8 @@ def analyse(sheets: Sheets, collected: Collected) -> StudyResult:
     else:
         blocks = [_answers(sheets.study, each, rated[each.id]) for each in sheets.study.questions]
     adjusted = holm([block.test.p for block in blocks])
-    for at, block in enumerate(blocks):
-        blocks[at] = replace(block, test=replace(block.test, p_holm=adjusted[at]))
+    for block, p_holm in zip(blocks, adjusted, strict=True):
+        block.test.p_holm = p_holm
     return StudyResult(
         name=sheets.name,
         study=sheets.digest,
@@ -166,12 +166,9 @@ def _votes(study: Study, setup: Setup, rated: Rated) -> BlockResult:
         systems=systems,
         images=len(votes),
         test=goodness_of_fit([counts[name] for name in systems]),
-        fleiss_kappa=agreed.fleiss_kappa,
-        fleiss_items=agreed.fleiss_items,
-        krippendorff_alpha=agreed.krippendorff_alpha,
-        items=agreed.items,
         votes=len(rated),
         images_with_equal_captions=len(equal),
+        **vars(agreed),
     )
 
 
@@ -198,10 +195,7 @@ def _answers(study: Study, question: Question, rated: Rated) -> BlockResult:
         systems=systems,
         images=len({image for _, image in ratings}),
         test=independence_test(models),
-        fleiss_kappa=agreed.fleiss_kappa,
-        fleiss_items=agreed.fleiss_items,
-        krippendorff_alpha=agreed.krippendorff_alpha,
-        items=agreed.items,
+        **vars(agreed),
     )
 
 
@@ -254,9 +248,11 @@ def goodness_of_fit(counts: Sequence[int]) -> ChiSquare:
     if total == 0:
         return ChiSquare(reason="no vote")
     statistic, p = chisquare(counts)
+    p_by = PEARSON
     if total < LEAST * len(counts):
-        return _test(statistic, _multinomial(counts), len(counts) - 1, total, "exact multinomial")
-    return _test(statistic, p, len(counts) - 1, total, PEARSON)
+        p = _multinomial(counts)
+        p_by = "exact multinomial"
+    return _test(statistic, p, len(counts) - 1, total, p_by)
 
 
 def _multinomial(counts: Sequence[int]) -> float:

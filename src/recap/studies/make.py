@@ -153,7 +153,8 @@ def _preference_items(
     items = []
     for place, (setup, image) in enumerate(images):
         order = design[rows[(place + repetition) % len(design)]]
-        items.append(_item(setup, image, [systems[number] for number in order]))
+        shown = [systems[number] for number in order]
+        items.append(Item(image_id=image, setup=setup, systems=shown))
     return items
 
 
@@ -164,12 +165,9 @@ def _question_items(
     for shift in range(len(systems)):
         items = []
         for place, (setup, image) in enumerate(images):
-            items.append(_item(setup, image, [systems[(place + shift) % len(systems)]]))
+            system = systems[(place + shift) % len(systems)]
+            items.append(Item(image_id=image, setup=setup, systems=[system]))
         yield [items[place] for place in random.permutation(len(items))]
-
-
-def _item(setup: str, image: int, systems: list[str]) -> Item:
-    return Item(image_id=image, setup=setup, systems=systems, captions=[], pictures=[])
 
 
 def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]) -> list[Item]:
@@ -212,7 +210,7 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
                 answer = getattr(question.gold, shown)
                 if answer is not None:
                     right[question.id] = answer
-        items.append(Item(image_id=image, captions=captions, pictures=[], right=right))
+        items.append(Item(image_id=image, captions=captions, right=right))
     return items
 
 

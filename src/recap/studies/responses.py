@@ -54,10 +54,6 @@ class Response(Strict):
     seconds: dict[str, Seconds] = {}  #: number of the item -> time on the screen
     simulated: bool = False  #: no person answered
 
-    def content(self) -> str:
-        """Return the response as canonical JSON: equal responses are equal texts."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
-
 
 class Rater(Strict):
     """One sheet that was filled in, without anything that names the person."""
