@@ -167,11 +167,9 @@ def show(
             title == f"subsets/{of_table.subset}" and planned.subset(of_table.subset).fraction < 1
         )
         print(f"{title}:{'  # one draw per seed' if drawn else ''}")
-        lines = {f"  {key}: {json.dumps(value)}": source for key, (value, source) in values.items()}
-        # Sources are aligned beside the shorter values.
-        width = max((len(line) for line in lines if len(line) <= 60), default=0)
-        for line, source in lines.items():
-            print(f"{line:{width}}  # {source}")
+        for key, (value, source) in values.items():
+            line = f"  {key}: {json.dumps(value)}"
+            print(f"{line:40}  # {source}")
 
 
 @CONFIG.command("recap config check params/demo.yaml")
