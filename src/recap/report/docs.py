@@ -226,9 +226,7 @@ def _missing(plan: RunPlan, headers: Mapping[str, Header]) -> Iterator[str]:
 def _paragraph(path: Path) -> str:
     """Return the paragraph of prose on one line; nothing where there is no such file."""
     with reading(path, damaged="save it as UTF-8"):
-        text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-    if re.search(r"\n\s*\n|^#|^\|", text, re.MULTILINE):
-        raise DataError(f"{path}: more than a paragraph; keep one, without headings and tables")
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return " ".join(text.split())
 
 

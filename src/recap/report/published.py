@@ -96,14 +96,9 @@ def references_hash(references: Mapping[int, Sequence[str]]) -> str:
     return value_sha256([[image_id, list(references[image_id])] for image_id in sorted(references)])
 
 
-def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
-    """Return all that is scored for some tables, or for a plan."""
-    if not table_ids:
-        return [*plan.scored(), *plan.scored_files()]
-    runs: list[Run] = []
-    for table_id in table_ids:
-        runs += plan.table_runs(table_id)
-    return [*runs, *plan.scored_files(*table_ids)]
+def _evaluations(plan: RunPlan) -> list[Run | ScoredFile]:
+    """Return all that is scored for a plan."""
+    return [*plan.scored(), *plan.scored_files()]
 
 
 def publish(plan: RunPlan, into: Path) -> list[Path]:
@@ -137,10 +132,11 @@ def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Imag
         scores = {name: of_images[at] for name, of_images in values.items()}
         images.append(Image(image, captions[image], scores))
     parts = scored.parts() if isinstance(scored, Run) else []
-    stages: dict[str, None] = {}
+    stages: list[str] = []
     for part in parts:
-        stages |= dict.fromkeys(stage.path for stage in plan.stages(part))
-    behind = [_training(Path(plan.files.results) / "runs", path) for path in stages]
+        stages += [stage.path for stage in plan.stages(part)]
+    runs = Path(plan.files.results) / "runs"
+    behind = [_training(runs, path) for path in dict.fromkeys(stages)]
     versions = {"python": platform.python_version()}
     for name in ("recap", "pycocoevalcap"):
         versions[name] = parse_signature(metrics.signature).get(name, "unknown")
@@ -234,7 +230,8 @@ def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str
             if scored.path in files:
                 headers[scored.path] = _restore(files[scored.path], scored.path, results)
         for table_id in copy.tables:
-            if all(is_scored(copy, scored) for scored in _evaluations(copy, table_id)):
+            needed = [*copy.table_runs(table_id), *copy.scored_files(table_id)]
+            if all(is_scored(copy, scored) for scored in needed):
                 _write_statistics(copy, table_id)
         yield copy, headers
 

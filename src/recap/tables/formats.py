@@ -61,14 +61,11 @@ def markdown_table(table: TextTable, level: int = 1) -> str:
 def latex_table(table: TextTable, name: str) -> str:
     """Return a table as LaTeX: in the style `paper` in a column of two if it has few numbers."""
     layouts = [_latex_layout(each) for each in (table, table.more) if each]
-    label = "".join(char if char.isalnum() else "-" for char in name) + (
-        "-paper" if table.style == "paper" else ""
-    )
-    return (
-        environment("tex")
-        .get_template("table.tex.j2")
-        .render(layouts=layouts, name=name, label=label)
-    )
+    label = re.sub(r"[\W_]", "-", name)
+    if table.style == "paper":
+        label += "-paper"
+    template = environment("tex").get_template("table.tex.j2")
+    return template.render(layouts=layouts, name=name, label=label)
 
 
 @cache

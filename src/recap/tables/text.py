@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count, product
+from itertools import chain, count, product
 from string import ascii_lowercase
 
 NONE = "--"
@@ -110,10 +110,7 @@ class TextTable:
     @property
     def lines(self) -> list[Line]:
         """All lines of all blocks."""
-        lines: list[Line] = []
-        for block in self.blocks:
-            lines += block.lines
-        return lines
+        return list(chain.from_iterable(block.lines for block in self.blocks))
 
     def marks(self, *notes: str) -> str:
         """Return the marks of footnotes; no text has no mark."""
