@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from recap.cli.frame import Group, command
+from recap.cli.commands import Group, command
 from recap.cli.options import Device, InputsFolder, print_columns, snakefile
 from recap.core.errors import counted
 

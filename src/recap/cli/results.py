@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from recap.cli.frame import Group
+from recap.cli.commands import Group
 from recap.cli.options import PARAMS, RESULTS, InputsFolder, Paths, above_0, print_columns
 from recap.core.errors import (
     ConfigError,

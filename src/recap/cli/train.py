@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Section, argument, command
+from recap.cli.commands import Section, argument, command
 from recap.cli.options import PARAMS, Device, Paths, read_execution, snakefile
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import write_text

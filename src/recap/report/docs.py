@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 from recap.core.documents import parse, read_json, write_json
-from recap.core.errors import DataError, counted
+from recap.core.errors import counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
 from recap.plan.claims import planned_claims

@@ -25,7 +25,7 @@ from scipy import stats
 from recap.core.checksums import check, record
 from recap.core.documents import read_json, write_json
 from recap.core.errors import RecapError
-from recap.core.files import atomic_path, cell, csv_text, reading, write_text
+from recap.core.files import atomic_path, csv_text, csv_value, reading, write_text
 from recap.settings.figures import Figure
 from recap.settings.metrics import score_info
 from recap.settings.tables import column_info
@@ -161,7 +161,7 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
         rows |= {(table, row.id): row for row in read_json(file, TableResult).rows}
     points = list(_points(figure, rows))
     _draw_sweep(figure, points, png)
-    lines = [map(cell, astuple(point)) for point in points]
+    lines = [map(csv_value, astuple(point)) for point in points]
     write_text(out, csv_text([SweepPoint.__annotations__, *lines]))
     record(out)
 

@@ -9,7 +9,7 @@ from typing import Any
 from recap.core import checksums
 from recap.core.documents import adapter, write_json
 from recap.core.errors import counted
-from recap.core.files import cell, csv_text
+from recap.core.files import csv_text, csv_value
 from recap.core.log import log
 from recap.studies.analysis import LEVEL, PEARSON, BlockResult, StudyResult, SystemResult, analyse
 from recap.studies.responses import RULES, read_collected
@@ -207,7 +207,7 @@ def _csv_table(sheets: Sheets, statistics: StudyResult) -> str:
             values["label"] = plain(system.label)
             values["printed"] = printed[place] if printed else None
             values["raters_used"] = statistics.used
-            rows.append([cell(values[name]) for name in columns])
+            rows.append([csv_value(values[name]) for name in columns])
     return csv_text(rows)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.core.files import cell, csv_text
+from recap.core.files import csv_text, csv_value
 from recap.core.log import log
 from recap.statistics.claims import HOLDS, NOT_RUN, UNTOLD, ClaimVerdict, ComparisonVerdict
 from recap.statistics.comparison import SIGNIFICANT
@@ -214,7 +214,7 @@ def claims_csv(verdicts: Sequence[ClaimVerdict], scale: str) -> str:
             lines.append([*begin, *named, *numbers, each.check.within, each.why])
         if not verdict.comparisons:
             lines.append(begin + [""] * (len(_OF_CSV) - len(begin)))
-    return csv_text(map(cell, line) for line in lines)
+    return csv_text(map(csv_value, line) for line in lines)
 
 
 def write_claims(verdicts: Sequence[ClaimVerdict], scale: str, out: Path) -> list[Path]:
