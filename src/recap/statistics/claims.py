@@ -12,7 +12,7 @@ from recap.plan.run import Run, row_runs
 from recap.settings import Row, Table
 from recap.settings.metrics import score_info, server_names
 from recap.settings.specs import ClaimsSpec, PrintedTable
-from recap.settings.tables import STAGE_NAMES, Check, Claim, column_info
+from recap.settings.tables import STAGE_NAMES, Check, Claim, QuotedRow, column_info
 from recap.statistics.comparison import SIGNIFICANT, Sample, compare_rows, correct
 from recap.statistics.results import Comparison
 from recap.statistics.scores import NO_IMAGES, RowScores, collect
@@ -182,19 +182,36 @@ def _test(
 ) -> ComparisonVerdict:
     """Add one metric's tests, or why there are none.
 
-    ``printed``: what is printed in the check's table, where another one is in its place.
+    A printed number is taken as every image's and run's. ``printed``: what is printed in the
+    check's table, where another one is in its place.
     """
     check = comparison.check
-    own = scores[check.row]
-    if check.rows:
-        tested = _against_row(comparison, own, scores[comparison.against])
-    else:
-        tested = _against_number(comparison, own, table)
-    if not tested.tests:
-        return tested
-    numbers = {row.id: row.printed for row in (*table.rows, *table.quoted)}
+    metric = comparison.metric
+    lines: dict[str, Row | QuotedRow] = {row.id: row for row in (*table.rows, *table.quoted)}
+    numbers = {name: line.printed for name, line in lines.items()}
     size = _printed_size(comparison, printed.rows if printed else numbers)
-    return replace(tested, printed=size)
+    own = scores[check.row]
+    other = scores[comparison.against] if check.rows else None
+    number = check.printed
+    if number is None and (line := lines.get(comparison.against)):
+        number = line.printed.get(metric)
+        comparison = replace(comparison, against=line.label)
+    for side in filter(None, (other, own)):
+        if not side.values.get(metric):
+            return replace(comparison, why=f"{metric}: {side.reasons.get(metric)}")
+    sample = own.sample(metric)
+    if other:
+        base = other.sample(metric)
+    elif number is None:
+        return replace(comparison, why=f"{metric} of {comparison.against} is not printed")
+    elif abs(fmean(sample.images) - fmean(sample.runs)) > 1e-6:  # more than by rounding
+        return replace(comparison, why=f"{metric} of a corpus is no mean over its images")
+    else:
+        number /= column_info(metric).scale
+        base = Sample([number] * len(sample.images), [number] * 2)
+    better = score_info(metric).higher_is_better
+    tests = compare_rows(metric, base, sample, higher_is_better=better)
+    return replace(comparison, tests=tests, runs=len(sample.runs), printed=size)
 
 
 def _printed_size(
@@ -209,45 +226,6 @@ def _printed_size(
     if check.printed is not None or ours is None or theirs is None:
         return None
     return round(ours - theirs, 6)
-
-
-def _against_row(
-    comparison: ComparisonVerdict, own: RowScores, other: RowScores
-) -> ComparisonVerdict:
-    """Add one metric's tests against another row."""
-    metric = comparison.metric
-    comparison = replace(comparison, against=other.row.label)
-    for side in (other, own):
-        if not side.values.get(metric):
-            return replace(comparison, why=f"{metric}: {side.reasons.get(metric)}")
-    return _tested(comparison, own.sample(metric), other.sample(metric))
-
-
-def _against_number(
-    comparison: ComparisonVerdict, own: RowScores, table: Table
-) -> ComparisonVerdict:
-    """Add one metric's tests against a printed number, taken as every image's and run's."""
-    metric = comparison.metric
-    number = comparison.check.printed
-    for row in table.quoted:
-        if row.id == comparison.check.quoted:
-            comparison = replace(comparison, against=row.label)
-            number = row.printed.get(metric)
-    if not own.values.get(metric):
-        return replace(comparison, why=f"{metric}: {own.reasons.get(metric)}")
-    if number is None:
-        return replace(comparison, why=f"{metric} of {comparison.against} is not printed")
-    sample = own.sample(metric)
-    if abs(fmean(sample.images) - fmean(sample.runs)) > 1e-6:  # more than by rounding
-        return replace(comparison, why=f"{metric} of a corpus is no mean over its images")
-    number /= column_info(metric).scale
-    return _tested(comparison, sample, Sample([number] * len(sample.images), [number] * 2))
-
-
-def _tested(comparison: ComparisonVerdict, own: Sample, base: Sample) -> ComparisonVerdict:
-    better = score_info(comparison.metric).higher_is_better
-    tests = compare_rows(comparison.metric, base, own, higher_is_better=better)
-    return replace(comparison, tests=tests, runs=len(own.runs))
 
 
 def judge(compared: Sequence[ComparisonVerdict]) -> list[ComparisonVerdict]:

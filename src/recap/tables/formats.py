@@ -152,9 +152,8 @@ _MARKS = (
 _ACCENTS = {pair[0]: pair[1] for pair in _MARKS.split()}
 
 _LONG = 60  # characters of a label; a longer one is set in several lines
-_ROWS = (
-    50  # lines of one float of a long table, with caption and notes: fewer than a page of two columns
-)
+# Lines of one float of a long table, with caption and notes: fewer than a page of two columns.
+_ROWS = 50
 _CHARACTERS = 100  # of a line of a caption or note
 
 
