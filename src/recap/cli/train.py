@@ -38,7 +38,7 @@ RELEASED_WORDS = (
 )
 RELEASED_SETTING = "a setting of the model that no file of the release has, as tau=0.2; repeat it"
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
-SET = {"flag": "--set", "action": "append", "nargs": None, "default": []}
+SET: dict[str, Any] = {"flag": "--set", "action": "append", "nargs": None, "default": []}
 SHOWN = 2  # captions of a first look of --row
 NEEDED = ("corpus", "vocabulary", "subset", "features", "state")
 

@@ -21,7 +21,7 @@ from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.plan.specs import curve_runs, run_spec
 from recap.report.figures import Curves, write_curves
-from recap.report.page import by_series, shown_table
+from recap.report.page import HOUR, by_series, shown_table
 from recap.report.published import (
     PUBLISHED,
     Header,
@@ -42,7 +42,6 @@ PROSE, IMAGES = "prose", "images"  # folders below that of the pages
 PAGES = "pages.json"  # the scales of each page, for `recap report check`
 NONE_PUBLISHED = "No run at this scale is published."
 _SHOWN = re.compile(r"(<!-- first table of (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
-_HOUR = 3600
 _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
 
@@ -186,7 +185,7 @@ def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> s
 def _took(trainings: Collection[Training]) -> tuple[float, str]:
     """Return the core hours of trainings, and the days of the first and the last end."""
     dates = sorted(training.finished for training in trainings)
-    hours = sum(training.cpu_seconds for training in trainings) / _HOUR
+    hours = sum(training.cpu_seconds for training in trainings) / HOUR
     return hours, " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
 
 

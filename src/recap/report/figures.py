@@ -29,6 +29,7 @@ from recap.core.files import atomic_path, csv_text, csv_value, reading, write_te
 from recap.settings.figures import Figure
 from recap.settings.metrics import score_info
 from recap.settings.tables import column_info
+from recap.statistics.comparison import LEVEL
 from recap.statistics.results import RowResult, TableResult
 from recap.statistics.scores import read_metrics
 from recap.tables.colours import COLOURS, colour_of
@@ -41,7 +42,6 @@ _SECOND = "scst"
 _DASHES = ("solid", "dashed", "dotted", "dashdot")
 _SHORT = 60  # characters of labels of which two stand side by side in the legend
 _PANELS = 3  # side by side
-_LEVEL = 0.95
 _MARKERS = "osD^vP*X"
 
 
@@ -203,7 +203,7 @@ def _interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     count = len(values)
     if count < 2:
         return None, None
-    half = float(stats.t.ppf((1 + _LEVEL) / 2, count - 1)) * stdev(values) / count**0.5
+    half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * stdev(values) / count**0.5
     return fmean(values) - half, fmean(values) + half
 
 

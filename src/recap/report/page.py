@@ -44,7 +44,7 @@ from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_table
 from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
 
-_HOUR = 3600
+HOUR = 3600
 _COLUMNS = ("Stage", "Finished", "Planned", "Hours so far")
 _PACKAGES = ("recap", "torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
 _OF_A_TRAINING = {
@@ -333,10 +333,10 @@ def _cost(plan: RunPlan, trained: Sequence[Run], done: Mapping[Run, Trained]) ->
     lines = []
     for name in sorted(names, key=lambda name: order.index(labels[name])):
         runs = series[name]
-        hours = [done[run].seconds / _HOUR for run in runs if run in done]
+        hours = [done[run].seconds / HOUR for run in runs if run in done]
         texts = [runs[0].stage, str(len(hours)), str(len(runs)), f"{sum(hours):.2f}"]
         lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
-    took = sum(each.seconds for each in done.values()) / _HOUR
+    took = sum(each.seconds for each in done.values()) / HOUR
     cost = TextTable("Cost so far", "", columns_of(_COLUMNS), "paper")
     cost.legend = [f"The finished trainings took {took:,.2f} hours."]
     cost.blocks = [Block("", lines)]

@@ -230,7 +230,10 @@ def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str
             if scored.path in files:
                 headers[scored.path] = _restore(files[scored.path], scored.path, results)
         for table_id in copy.tables:
-            needed = [*copy.table_runs(table_id), *copy.scored_files(table_id)]
+            needed: list[Run | ScoredFile] = [
+                *copy.table_runs(table_id),
+                *copy.scored_files(table_id),
+            ]
             if all(is_scored(copy, scored) for scored in needed):
                 _write_statistics(copy, table_id)
         yield copy, headers

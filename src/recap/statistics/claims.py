@@ -64,12 +64,11 @@ def _verdict(claim: Claim, spec: ClaimsSpec, scores: Path) -> ClaimVerdict:
         return ClaimVerdict(
             claim, HOLDS if claim.fixed_verdict.holds else FAILS, claim.fixed_verdict.why
         )
-    tested: list[ComparisonVerdict] = []
-    untested: list[ComparisonVerdict] = []
+    every: list[ComparisonVerdict] = []
     for check in claim.checks:
-        for each in _compare(check, spec, scores):
-            (tested if each.tests else untested).append(each)
-    comparisons = judge(tested) + untested
+        every += _compare(check, spec, scores)
+    untested = [each for each in every if each.tests is None]
+    comparisons = judge([each for each in every if each.tests]) + untested
     planned = [each for each in comparisons if each.planned] or comparisons
     verdict = verdict_of(planned)
     unplanned = len(comparisons) - len(planned)
@@ -187,8 +186,9 @@ def _test(
     """
     check = comparison.check
     metric = comparison.metric
-    lines: dict[str, Row | QuotedRow] = {row.id: row for row in (*table.rows, *table.quoted)}
-    numbers = {name: line.printed for name, line in lines.items()}
+    every: list[Row | QuotedRow] = [*table.rows, *table.quoted]
+    lines = {row.id: row for row in every}
+    numbers = {row.id: row.printed for row in every}
     size = _printed_size(comparison, printed.rows if printed else numbers)
     own = scores[check.row]
     other = scores[comparison.against] if check.rows else None
@@ -258,7 +258,14 @@ def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> C
         margin = _margin(tests, level) or 0.0
         low = scale * (tests.difference - margin)
         high = scale * (tests.difference + margin)
-        return _reached(comparison, check.within, low, high)
+        if -check.within <= low and high <= check.within:
+            return replace(comparison, verdict=HOLDS)
+        if high < -check.within or low > check.within:
+            return replace(comparison, verdict=FAILS)
+        why = (
+            f"the interval is not within {check.within:g} points of the printed number, nor outside"
+        )
+        return replace(comparison, why=why)
     if not tests.mark:
         return replace(
             comparison,
@@ -266,18 +273,6 @@ def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> C
         )
     higher = scale * tests.difference > 0
     return replace(comparison, verdict=HOLDS if higher == (check.sign == "higher") else FAILS)
-
-
-def _reached(
-    comparison: ComparisonVerdict, within: float, low: float, high: float
-) -> ComparisonVerdict:
-    """Add whether a printed number is reached within some points."""
-    if -within <= low and high <= within:
-        return replace(comparison, verdict=HOLDS)
-    if high < -within or low > within:
-        return replace(comparison, verdict=FAILS)
-    why = f"the interval is not within {within:g} points of the printed number, nor outside"
-    return replace(comparison, why=why)
 
 
 def _margin(tests: Comparison, level: float) -> float | None:

@@ -78,6 +78,7 @@ def compare_table(
     scored = collect(table, seeds, scores_root, trainings or {}, server or {}, outside=name)
     baseline = next(scores for scores in scored if scores.row.id == table.baseline)
     comparisons = _comparisons(scored, baseline, table.columns)
+    tested = [each for each in comparisons.values() if isinstance(each, Comparison)]
     rows: list[RowResult] = []
     outside: list[RowResult] = []
     for scores in scored:
@@ -86,7 +87,14 @@ def compare_table(
     result = replace(
         TableResult.of(table, name, seeds, rows),
         images=len(baseline.image_ids),
-        family=_family(comparisons, rows, seeds),
+        family=Family(
+            made=len(tested),
+            marked=sum(each.mark != 0 for each in tested),
+            # The tests that have a p: one seed allows none over training runs.
+            units=list(UNITS) if len(seeds) > 1 else ["images"],
+            tests=count_tests(tested),
+            power=seeds_needed(rows, comparisons=len(tested)),
+        ),
         notes=NOTES,
         outside=outside,
         selected=[_selected(choice, rows) for choice in choices],
@@ -123,19 +131,6 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> Comparis
     better = score_info(column).higher_is_better
     return compare_rows(
         column, baseline.sample(column), scores.sample(column), higher_is_better=better
-    )
-
-
-def _family(comparisons: Comparisons, rows: list[RowResult], seeds: Sequence[int]) -> Family:
-    """Return what the comparisons of a table have together."""
-    tested = [each for each in comparisons.values() if isinstance(each, Comparison)]
-    return Family(
-        made=len(tested),
-        marked=sum(each.mark != 0 for each in tested),
-        # The tests that have a p: one seed allows none over training runs.
-        units=list(UNITS) if len(seeds) > 1 else ["images"],
-        tests=count_tests(tested),
-        power=seeds_needed(rows, comparisons=len(tested)),
     )
 
 

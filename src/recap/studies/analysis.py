@@ -17,17 +17,15 @@ from pydantic import Field
 from recap.core.errors import ConfigError, DataError
 from recap.settings import Study
 from recap.settings.studies import Question, Setup
-from recap.statistics.comparison import holm
+from recap.statistics.comparison import LEVEL, POWER, SIGNIFICANT, holm
 from recap.studies.responses import Collected
 from recap.studies.sheets import YES_NO, Item, Sheets
 
-LEVEL = 0.95  # of the intervals
 # expected answers of each kind,
 # below which the chi-square distribution does not hold (Cochran, 1954)
 LEAST = 5
 DRAWS = 99_999  # random tables
 PEARSON = "chi-square distribution"
-ALPHA, POWER = 0.05, 0.8
 
 Value = TypeVar("Value")
 # Left out of the JSON of studies of the other kind.
@@ -307,7 +305,7 @@ def _test(statistic: float, p: float, degrees: int, total: int, p_by: str) -> Ch
 
 def study_power(study: Study, shares: Sequence[float] = ()) -> str:
     """Return the power of a study's chi-square test per setup
-    or question, at `ALPHA`, one sentence per line.
+    or question, at `SIGNIFICANT`, one sentence per line.
 
     Always the smallest effect found with `POWER` (Cohen's w). With ``shares`` (preference: expected
     share of the votes of each system; questions: expected share of no of each model) also the
@@ -321,16 +319,16 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> str:
     # Of questions, a table of models x (no, yes) has as many degrees
     # of freedom as a goodness of fit of as many bins.
     test = GofChisquarePower()
-    design = {"n_bins": models, "alpha": ALPHA}
+    design = {"n_bins": models, "alpha": SIGNIFICANT}
     smallest = test.solve_power(effect_size=None, power=POWER, nobs=answers, **design)
     lines = [
         f"{answers} answers per {'setup' if preference else 'question'}, counted as independent; "
-        f"alpha {ALPHA:g}, Pearson's chi-square.",
+        f"alpha {SIGNIFICANT:g}, Pearson's chi-square.",
         f"Smallest effect found with power {POWER:g}: w = {smallest:.3f}.",
     ]
     if shares:
         effect = _expected_effect(shares, models, preference)
-        power = test.power(effect_size=effect, nobs=answers, **design) if effect else ALPHA
+        power = test.power(effect_size=effect, nobs=answers, **design) if effect else SIGNIFICANT
         lines.append(
             f"Shares {', '.join(f'{share:g}' for share in shares)}: w = {effect:.3f}, power "
             f"{power:.3f}."

@@ -28,10 +28,9 @@ from recap.settings import Study
 from recap.settings.studies import STUDY_FILES
 from recap.studies.forms import crowd_files, data_uris, page
 from recap.studies.sheets import BEST, Item, Sheet, Sheets
-from recap.tables.text import plain
+from recap.tables.text import EMPTY, plain
 
 SPLIT = "test"
-EMPTY = "(empty caption)"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
 _READABLE = 0o100644  # a file that all may read
 # captions of other images among which those with the fewest common words are taken

@@ -328,7 +328,13 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
     duplicates = replaced = ignored = 0
     refused: list[str] = []
     kinds = set[bool]()
-    for response, person in _valid(sheets, submissions, refused):
+    for source, values, person in submissions:
+        try:
+            response = valid_response(values, sheets)
+        except DataError as error:
+            # A damaged file or the name of a file may hold what is no text in UTF-8.
+            refused.append(f"{source} {error}".encode("utf-8", "replace").decode())
+            continue
         kinds.add(response.simulated)
         if response.sheet in last:
             earlier, _ = last[response.sheet]
@@ -355,20 +361,6 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
         ignored=ignored,
         refused=refused,
     )
-
-
-def _valid(
-    sheets: Sheets, submissions: Iterable[Submission], refused: list[str]
-) -> Iterator[tuple[Response, str]]:
-    """Yield valid responses and who gave them; why others are not goes to `refused`."""
-    for source, values, person in submissions:
-        try:
-            response = valid_response(values, sheets)
-        except DataError as error:
-            # A damaged file or the name of a file may hold what is no text in UTF-8.
-            refused.append(f"{source} {error}".encode("utf-8", "replace").decode())
-        else:
-            yield response, person
 
 
 def _raters(sheets: Sheets, responses: Mapping[str, tuple[Response, str]]) -> list[Rater]:

@@ -11,7 +11,8 @@ from recap.core.documents import adapter, write_json
 from recap.core.errors import counted
 from recap.core.files import csv_text, csv_value
 from recap.core.log import log
-from recap.studies.analysis import LEVEL, PEARSON, BlockResult, StudyResult, SystemResult, analyse
+from recap.statistics.comparison import LEVEL
+from recap.studies.analysis import PEARSON, BlockResult, StudyResult, SystemResult, analyse
 from recap.studies.responses import RULES, read_collected
 from recap.studies.sheets import Sheets, read_sheets
 from recap.tables.formats import write_formats

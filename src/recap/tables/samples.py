@@ -26,9 +26,8 @@ from recap.settings.metrics import score_info
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics
 from recap.tables import contact_sheet as sheet
 from recap.tables.colours import colour_of
-from recap.tables.text import plain
+from recap.tables.text import EMPTY, plain
 
-EMPTY = "(empty caption)"
 _EDGE, _TEXT_WIDTH = 300, 560  # pixels: edge of the box of an image, width of the text beside it
 _DARKER = 0.7  # of the color of a line, as text on white
 

@@ -11,6 +11,7 @@ from itertools import chain, count, product
 from string import ascii_lowercase
 
 NONE = "--"
+EMPTY = "(empty caption)"
 
 
 def plain(text: str) -> str:
