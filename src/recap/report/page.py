@@ -39,7 +39,7 @@ from recap.studies.analysis import StudyResult
 from recap.studies.sheets import read_sheets
 from recap.studies.tables import study_table
 from recap.tables.claims import claims_table
-from recap.tables.formats import environment, latex_table
+from recap.tables.formats import filled, latex_table
 from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_table
 from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
@@ -133,8 +133,7 @@ def make_report(plan: RunPlan) -> Path:
         "sections": [section for section in sections if section.parts],
     }
     # Every text is escaped: labels, captions and notes come from files.
-    template = environment("html", "recap.report").get_template("report.html")
-    write_text(page, template.render(shown))
+    write_text(page, filled("report.html", "recap.report", **shown))
     log.info(f"{page}: {done.sentence}")
     pdf = page.with_suffix(".pdf")
     reason = _compile(shown, pdf)
@@ -243,8 +242,9 @@ def _compile(shown: Mapping[str, object], out: Path) -> str:
             copy = folder / f"picture{len(list(folder.iterdir())) + 1}{file.suffix}"
             return shutil.copyfile(file, copy).name
 
-        template = environment("tex", "recap.report").get_template("report.tex.j2")
-        text = template.render(**shown, picture=picture, latex_table=latex_table)
+        text = filled(
+            "report.tex.j2", "recap.report", **shown, picture=picture, latex_table=latex_table
+        )
         (folder / "report.tex").write_text(text, encoding="utf-8")
         words = [
             program,

@@ -20,7 +20,7 @@ from recap.runs.folder import run_model_config
 from recap.share.captioner import PhotoCaptioner
 from recap.share.photos import Photo, name_of, read_photo
 from recap.tables.contact_sheet import Box, jpeg_address, shaded
-from recap.tables.formats import environment
+from recap.tables.formats import filled
 from recap.tables.text import plain
 
 if TYPE_CHECKING:
@@ -86,5 +86,5 @@ def write_explanations(explanations: Iterable[Explanation], run: str, out: Path)
         for weights in each.weights:
             looked_at.append(jpeg_address(shaded(small, each.boxes, weights), _QUALITY))
         sections.append((each, jpeg_address(small, _QUALITY), looked_at))
-    template = environment("html", "recap.share").get_template("explained.html")
-    write_text(out, template.render(run=run, sections=sections, plain=plain))
+    page = filled("explained.html", "recap.share", run=run, sections=sections, plain=plain)
+    write_text(out, page)

@@ -18,7 +18,7 @@ from recap.core.files import csv_text
 from recap.settings import Study
 from recap.studies.sheets import Sheet, Sheets
 from recap.tables.contact_sheet import data_address
-from recap.tables.formats import environment
+from recap.tables.formats import filled
 
 AGREED = "I have read this and take part."
 EQUAL = "Some of these captions are the same. If you prefer one of those, choose any of them."
@@ -34,11 +34,7 @@ def asset(name: str) -> str:
 
 def _filled(name: str, **shown: Any) -> str:
     """Return a template of the folder, in which each value is escaped."""
-    return (
-        environment("html", "recap.studies")
-        .get_template(name)
-        .render(shown, AGREED=AGREED, EQUAL=EQUAL)
-    )
+    return filled(name, "recap.studies", **shown, AGREED=AGREED, EQUAL=EQUAL)
 
 
 def _consent(study: Study, *, items: int, form: str) -> list[str]:

@@ -66,10 +66,10 @@ def make_study(
     views = data.views()
     names: dict[int, list[str]] = defaultdict(list)
     pictures: dict[str, str] = {}
-    for place in generator(study.seed, "study", "pictures").permutation(len(ids)):
-        for file in views[ids[place]]:
+    for image in generator(study.seed, "study", "pictures").permutation(ids).tolist():
+        for file in views[image]:
             name_of_file = f"{len(pictures) + 1:04}.jpg"
-            names[ids[place]].append(name_of_file)
+            names[image].append(name_of_file)
             pictures[name_of_file] = file
 
     for item in chain(*raters, gold):
@@ -120,11 +120,8 @@ def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
             f"the study draws {study.images} other images for each of {len(study.setups)} setups, "
             f"but the test split has {len(test_images)}; lower `images`"
         )
-    drawn = generator(study.seed, "study", "draw").permutation(len(test_images))[:count]
-    images = [
-        (study.setups[place // study.images].id, test_images[index])
-        for place, index in enumerate(drawn)
-    ]
+    drawn = generator(study.seed, "study", "draw").permutation(test_images)[:count].tolist()
+    images = [(study.setups[place // study.images].id, image) for place, image in enumerate(drawn)]
     systems = [system.id for system in study.systems]
     raters = []
     for repetition in range(study.raters):
@@ -192,7 +189,7 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
             f"{study.gold.count} gold items need as many images beside those of the study, but the "
             f"test split has {len(free)} left; lower `images` or `gold.count`"
         )
-    images += [free[index] for index in random.permutation(len(free))[:missing]]
+    images += random.permutation(free)[:missing].tolist()
     items = []
     for place, image in enumerate(images):
         own = plain(verified.get(image, "")) or str(random.choice(references[image]))
@@ -219,7 +216,7 @@ def _of_others(
     """Return captions of different images with the fewest words in common with an image's own."""
     own = set(" ".join(references[image]).lower().split())
     others = sorted(set(references) - {image})
-    sample = [others[index] for index in random.permutation(len(others))[:_CANDIDATES]]
+    sample = random.permutation(others)[:_CANDIDATES].tolist()
     captions = [str(random.choice(references[other])) for other in sample]
     if len(captions) < count:
         raise DataError(

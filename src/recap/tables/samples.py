@@ -171,10 +171,8 @@ def choose_samples(
     chosen = [*table.image_ids, *_with_references(table.image_captions, references, name)]
     ids = sorted(references)
     # The table's name and the first seed decide the draws, which are the same on every run.
-    drawn = generator(seeds[0], "samples", name).choice(
-        len(ids), size=min(count, len(ids)), replace=False
-    )
-    chosen += [ids[at] for at in drawn]
+    draws = generator(seeds[0], "samples", name)
+    chosen += draws.choice(ids, size=min(count, len(ids)), replace=False).tolist()
     images: list[tuple[int, str | None]] = [(image, None) for image in dict.fromkeys(chosen)]
     if table.examples:
         random = generator(seeds[0], "examples", name)
