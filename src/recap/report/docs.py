@@ -36,7 +36,7 @@ from recap.settings.versions import entry_of, list_of, read_versions
 from recap.statistics.claims import NOT_RUN, judge_claims
 from recap.tables.claims import claim_line
 from recap.tables.formats import markdown_table, markdown_text
-from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
+from recap.tables.text import Block, TextTable, columns_of, plain, text_line
 
 PROSE, IMAGES = "prose", "images"  # folders below that of the pages
 PAGES = "pages.json"  # the scales of each page, for `recap report check`
@@ -197,7 +197,7 @@ def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Trainin
         hours, days = _took([behind[run.path] for run in series[key]])
         seeds = ", ".join(str(run.seed) for run in series[key])
         texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{hours:.2f}", days]
-        lines.append(Line(plain(label), list(map(Cell, texts))))
+        lines.append(text_line(plain(label), texts))
     table = TextTable("Runs", "", columns_of(_COLUMNS), "paper", [Block("", lines)])
     table.notes = ["Core hours: by the clock, with validations, times threads."]
     return table

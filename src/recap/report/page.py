@@ -42,7 +42,7 @@ from recap.tables.claims import claims_table
 from recap.tables.formats import filled, latex_table
 from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_table
-from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
+from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain, text_line
 
 HOUR = 3600
 _COLUMNS = ("Stage", "Finished", "Planned", "Hours so far")
@@ -335,7 +335,7 @@ def _cost(plan: RunPlan, trained: Sequence[Run], done: Mapping[Run, Trained]) ->
         runs = series[name]
         hours = [done[run].seconds / HOUR for run in runs if run in done]
         texts = [runs[0].stage, str(len(hours)), str(len(runs)), f"{sum(hours):.2f}"]
-        lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
+        lines.append(text_line(plain(labels[name]), texts))
     took = sum(each.seconds for each in done.values()) / HOUR
     cost = TextTable("Cost so far", "", columns_of(_COLUMNS), "paper")
     cost.legend = [f"The finished trainings took {took:,.2f} hours."]

@@ -19,6 +19,7 @@ from recap.tables.text import (
     TextTable,
     columns_of,
     footnote_marks,
+    interval_text,
     number_text,
     p_text,
     plain,
@@ -126,12 +127,11 @@ def _why(verdict: ClaimVerdict) -> tuple[str, str, str]:
 def _cells(comparison: ComparisonVerdict) -> list[Cell]:
     """Return the cells of a comparison."""
     within = comparison.check.within
-    has_interval = comparison.low is not None
     texts = [
         comparison.verdict,
         _points(comparison.printed) if within is None else f"±{within:g}",
         _points(comparison.difference),
-        f"{_points(comparison.low)} to {_points(comparison.high)}" if has_interval else NONE,
+        interval_text(comparison.low, comparison.high, 1, signed=True),
         p_text(comparison.p),
         str(comparison.runs or NONE),
     ]
