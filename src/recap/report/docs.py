@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 from recap.core.documents import parse, read_json, write_json
-from recap.core.errors import counted
+from recap.core.errors import DataError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
 from recap.plan.claims import planned_claims
@@ -225,7 +225,9 @@ def _missing(plan: RunPlan, headers: Mapping[str, Header]) -> Iterator[str]:
 def _paragraph(path: Path) -> str:
     """Return the paragraph of prose on one line; nothing where there is no such file."""
     with reading(path, damaged="save it as UTF-8"):
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    if re.search(r"\n\s*\n|^#|^\|", text, re.MULTILINE):
+        raise DataError(f"{path}: more than a paragraph; keep one, without headings and tables")
     return " ".join(text.split())
 
 
