@@ -149,10 +149,7 @@ def _comparisons(
     for at, row in enumerate(rows[1:], start=1):
         for name in names:
             if name in row.images and name in first.images:
-                better = score_info(name).higher_is_better
-                made[at, name] = compare_rows(
-                    name, first.sample(name), row.sample(name), higher_is_better=better
-                )
+                made[at, name] = compare_rows(name, first.sample(name), row.sample(name))
     return dict(zip(made, correct(list(made.values()), units=["images"]), strict=True))
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from recap.core.errors import counted
 from recap.plan.run import Run, row_runs
 from recap.settings import Row, Table
-from recap.settings.metrics import score_info, server_names
+from recap.settings.metrics import server_names
 from recap.settings.specs import ClaimsSpec, PrintedTable
 from recap.settings.tables import STAGE_NAMES, Check, Claim, QuotedRow, column_info
 from recap.statistics.comparison import SIGNIFICANT, Sample, compare_rows, correct
@@ -209,8 +209,7 @@ def _test(
     else:
         number /= column_info(metric).scale
         base = Sample([number] * len(sample.images), [number] * 2)
-    better = score_info(metric).higher_is_better
-    tests = compare_rows(metric, base, sample, higher_is_better=better)
+    tests = compare_rows(metric, base, sample)
     return replace(comparison, tests=tests, runs=len(sample.runs), printed=size)
 
 

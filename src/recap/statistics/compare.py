@@ -16,7 +16,7 @@ from recap.core.checksums import check, record
 from recap.core.documents import adapter, read_json, write_json
 from recap.core.log import log
 from recap.settings import OutsideRow, Row, Table
-from recap.settings.metrics import score_info, server_names
+from recap.settings.metrics import server_names
 from recap.settings.specs import SelectedRows
 from recap.settings.tables import RUN_COLUMNS, Selection, column_info
 from recap.statistics.comparison import UNITS, compare_rows, correct, count_tests, seeds_needed
@@ -128,10 +128,7 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> Comparis
     if column not in scores.images:
         means = [fmean(side.values[column].values()) for side in (scores, baseline)]
         return NoComparison(NO_IMAGES, means[0] - means[1])
-    better = score_info(column).higher_is_better
-    return compare_rows(
-        column, baseline.sample(column), scores.sample(column), higher_is_better=better
-    )
+    return compare_rows(column, baseline.sample(column), scores.sample(column))
 
 
 def _row_result(scores: RowScores, columns: Sequence[str], comparisons: Comparisons) -> RowResult:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recap.core.hashing import generator
+from recap.settings.metrics import score_info
 from recap.statistics.results import (
     CellResult,
     Comparison,
@@ -133,9 +134,7 @@ def compare_jointly(paired: Paired, runs: TTest) -> TTest:
     return TTest(t=t if runs.t > 0 else -t, degrees=degrees, p=p)
 
 
-def compare_rows(
-    metric: str, baseline: Sample, row: Sample, *, higher_is_better: bool = True
-) -> Comparison:
+def compare_rows(metric: str, baseline: Sample, row: Sample) -> Comparison:
     """Return the tests of one metric of a row against the baseline row.
 
     A BLEU below 0.001 counts as 0 in them.
@@ -147,7 +146,7 @@ def compare_rows(
         paired=paired,
         welch=over_runs,
         joint=compare_jointly(paired, over_runs),
-        lower_is_better=not higher_is_better,
+        lower_is_better=not score_info(metric).higher_is_better,
     )
 
 
