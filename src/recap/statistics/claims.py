@@ -243,20 +243,23 @@ def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> C
     ``level`` is what Holm asks of the smallest p.
     """
     scale = column_info(each.metric).scale
+    low, high = _interval(tests, SIGNIFICANT, scale)
     comparison = replace(
-        each, tests=tests, difference=scale * tests.difference, p=tests.joint.p_holm
+        each,
+        tests=tests,
+        difference=scale * tests.difference,
+        low=low,
+        high=high,
+        p=tests.joint.p_holm,
     )
-    if (margin := _margin(tests, SIGNIFICANT)) is not None:
-        low = scale * (tests.difference - margin)
-        comparison = replace(comparison, low=low, high=scale * (tests.difference + margin))
     if tests.joint.p is None:
         why = tests.welch.reason or tests.paired.reason or tests.joint.reason or ""
         return replace(comparison, why=why)
     check = each.check
     if check.within is not None:
-        margin = _margin(tests, level) or 0.0
-        low = scale * (tests.difference - margin)
-        high = scale * (tests.difference + margin)
+        low, high = _interval(tests, level, scale)
+        low = low or 0.0
+        high = high or 0.0
         if -check.within <= low and high <= check.within:
             return replace(comparison, verdict=HOLDS)
         if high < -check.within or low > check.within:
@@ -274,8 +277,10 @@ def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> C
     return replace(comparison, verdict=HOLDS if higher == (check.sign == "higher") else FAILS)
 
 
-def _margin(tests: Comparison, level: float) -> float | None:
-    """Return half the interval of a difference d, the widest of the tests that have one.
+def _interval(
+    tests: Comparison, level: float, scale: float
+) -> tuple[float, float] | tuple[None, None]:
+    """Return the interval of a difference d times a scale, the widest of the tests that have one.
 
     A test with statistic t has the standard error d / t, so its interval is d -+ t_(1 - level / 2)
     * abs(d / t).
@@ -292,4 +297,7 @@ def _margin(tests: Comparison, level: float) -> float | None:
     ):
         if t:
             margins.append(float(stats.t.isf(level / 2, degrees)) * abs(over / t))
-    return max(margins, default=None)
+    if not margins:
+        return None, None
+    margin = max(margins)
+    return scale * (difference - margin), scale * (difference + margin)

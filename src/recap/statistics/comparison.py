@@ -68,7 +68,7 @@ def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     deviation = float(differences.std(ddof=1))
     root = float(np.sqrt(count))
     t = mean / (deviation / root)
-    p = float(2 * stats.t.sf(abs(t), count - 1))
+    p = _two_sided(t, count - 1)
     margin = float(stats.t.ppf(0.975, count - 1)) * deviation / root
     return Paired(
         count, mean, mean - margin, mean + margin, t, p, d_z=mean / deviation, p_wilcoxon=p_wilcoxon
@@ -90,14 +90,11 @@ def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
     two = np.round(second, _DECIMALS)
     if np.ptp(one) == 0 and np.ptp(two) == 0:
         return TTest(reason="the runs of each row all give the same value")
-    from scipy import stats
-
     error_one = float(one.var(ddof=1)) / len(one)
     error_two = float(two.var(ddof=1)) / len(two)
-    error = error_one + error_two
-    t = float(two.mean() - one.mean()) / error**0.5
-    degrees = error**2 / (error_one**2 / (len(one) - 1) + error_two**2 / (len(two) - 1))
-    return TTest(t=t, degrees=degrees, p=float(2 * stats.t.sf(abs(t), degrees)))
+    t = float(two.mean() - one.mean()) / (error_one + error_two) ** 0.5
+    degrees = _satterthwaite(error_one, error_two, len(one) - 1, len(two) - 1)
+    return TTest(t=t, degrees=degrees, p=_two_sided(t, degrees))
 
 
 def compare_jointly(paired: Paired, runs: TTest) -> TTest:
@@ -123,15 +120,24 @@ def compare_jointly(paired: Paired, runs: TTest) -> TTest:
         return TTest(reason="image scores and corpus scores point in opposite directions")
     if paired.t * runs.t == 0:
         return TTest(t=0.0, degrees=runs.degrees, p=1.0)
-    from scipy import stats
-
     over_images = paired.t**-2
     over_runs = runs.t**-2
-    both = over_images + over_runs
-    t = both**-0.5
-    degrees = both**2 / (over_images**2 / (paired.images - 1) + over_runs**2 / runs.degrees)
-    p = max(float(2 * stats.t.sf(t, degrees)), paired.p, runs.p)
+    t = (over_images + over_runs) ** -0.5
+    degrees = _satterthwaite(over_images, over_runs, paired.images - 1, runs.degrees)
+    p = max(_two_sided(t, degrees), paired.p, runs.p)
     return TTest(t=t if runs.t > 0 else -t, degrees=degrees, p=p)
+
+
+def _satterthwaite(one: float, two: float, degrees_one: float, degrees_two: float) -> float:
+    """Return the degrees of freedom of the sum of two squared standard errors."""
+    return (one + two) ** 2 / (one**2 / degrees_one + two**2 / degrees_two)
+
+
+def _two_sided(t: float, degrees: float) -> float:
+    """Return the p of a t statistic."""
+    from scipy import stats
+
+    return float(2 * stats.t.sf(abs(t), degrees))
 
 
 def compare_rows(metric: str, baseline: Sample, row: Sample) -> Comparison:
@@ -255,9 +261,9 @@ class Errors:
         trainings = 2 * self.spread / seeds / size**2
         degrees_images = self.images - 1
         degrees = 2 * (seeds - 1)
-        both = images + trainings
-        degrees_both = both**2 / (images**2 / degrees_images + trainings**2 / degrees)
-        tests = ((images, degrees_images), (trainings, degrees), (both, degrees_both))
+        degrees_both = _satterthwaite(images, trainings, degrees_images, degrees)
+        both = (images + trainings, degrees_both)
+        tests = ((images, degrees_images), (trainings, degrees), both)
         return min(_power(error**-0.5, freedom, level) for error, freedom in tests)
 
     def seeds_for(self, size: float, level: float, *, more_than: int) -> int | None:
