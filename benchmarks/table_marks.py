@@ -137,7 +137,7 @@ def _compare(scores: np.ndarray) -> Comparison:
     first, second = (
         Sample(each.mean(axis=0), each.mean(axis=1).tolist()) for each in (baseline, other)
     )
-    return compare_rows("drawn", first, second)
+    return compare_rows("CIDEr", first, second)
 
 
 def rates(

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 import recap
 from recap.cli import build_parser
-from recap.cli.frame import Parser
+from recap.cli.commands import Parser
 from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, Titles
 from recap.settings.tables import TableOfParts
 

@@ -58,7 +58,7 @@ def collected(made, path):
 
 
 def test_files_of_pages(made, responses, tmp_path):
-    one = json.loads(responses[0].content())
+    one = json.loads(responses[0].model_dump_json())
     one["seconds"] = {"1": 2.5, "2": 30}
     check(
         tmp_path / "a.json",

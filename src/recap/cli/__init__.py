@@ -7,8 +7,8 @@ from pathlib import Path
 
 from recap import __version__
 from recap.cli import caption, data, features, plan, results, steps, study, train
+from recap.cli.commands import Parser
 from recap.cli.errors import one_sentence
-from recap.cli.frame import Parser
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
 from recap.core.process import exit_without_workflow
 

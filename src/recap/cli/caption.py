@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Section, command
+from recap.cli.commands import Group, Section, command
 from recap.cli.options import PARAMS, Device, Paths, above_0, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import log, progress

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from recap.cli.frame import Group
+from recap.cli.commands import Group
 from recap.cli.options import above_0, mapping
 from recap.core.errors import ConfigError
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, checked
+from recap.cli.commands import Group, checked
 from recap.cli.options import Device, Paths, mapping
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest

@@ -21,14 +21,10 @@ SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
 
 @dataclass(frozen=True)
 class Section:
-    """Options under a heading of their own on the help page.
+    """Options under a heading of their own on the help page."""
 
-    Of ``exclusive`` ones exactly one must be given.
-    """
-
-    title: str = ""
+    title: str
     description: str | None = None
-    exclusive: bool = False
 
 
 def mapping(text: str) -> dict[str, Any]:

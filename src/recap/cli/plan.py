@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from recap.cli.frame import Group, command
+from recap.cli.commands import Group, command
 from recap.cli.options import Device, InputsFolder, print_columns, snakefile
 from recap.core.errors import counted
 
@@ -167,11 +167,9 @@ def show(
     for title, values in row_settings(planned, row).items():
         drawn = title == f"subsets/{of_table.subset}" and subset.fraction < 1
         print(f"{title}:{'  # one draw per seed' if drawn else ''}")
-        lines = {f"  {key}: {json.dumps(value)}": source for key, (value, source) in values.items()}
-        # Sources are aligned beside the shorter values.
-        width = max((len(line) for line in lines if len(line) <= 60), default=0)
-        for line, source in lines.items():
-            print(f"{line:{width}}  # {source}")
+        for key, (value, source) in values.items():
+            line = f"  {key}: {json.dumps(value)}"
+            print(f"{line:40}  # {source}")
 
 
 @CONFIG.command("recap config check params/demo.yaml")

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from recap.cli.frame import Group
+from recap.cli.commands import Group
 from recap.cli.options import PARAMS, RESULTS, InputsFolder, Paths, above_0, print_columns
 from recap.core.errors import (
     ConfigError,
@@ -251,17 +251,17 @@ def show_report(
 ) -> None:
     """Print finished reports."""
     for file in files:
-        for page in _tables(file) if file.is_dir() else [file]:
+        pages = [] if file.is_dir() else [file]
+        for table in _full_tables(file, "tables"):
+            pages += [table, *file.glob(f"figures/{table.stem}_captions.md")]
+        for page in pages:
             print(page.read_text(encoding="utf-8"))
 
 
-def _tables(folder: Path) -> list[Path]:
-    """Return the tables in a profile's folder of reports, each with the captions of its samples."""
-    pages = []
-    for table in sorted(folder.glob("tables/*.md")):
-        if table.suffixes != [".paper", ".md"]:
-            pages += [table, *folder.glob(f"figures/{table.stem}_captions.md")]
-    return pages
+def _full_tables(folder: Path, pattern: str) -> list[Path]:
+    """Return the tables with every test in folders of tables that are named by a pattern."""
+    pages = sorted(folder.glob(f"{pattern}/*.md"))
+    return [page for page in pages if not page.match("*.paper.md")]
 
 
 @RUNS.command("recap runs ls", "recap runs ls demo")
@@ -323,8 +323,7 @@ def show_table(
     reports: Annotated[Path, "folder of the reports (reports)"] = Path("reports"),
 ) -> None:
     """Print a finished table."""
-    every = sorted(reports.glob(f"{profile or '*'}/tables/*.md"))
-    pages = [page for page in every if not page.match("*.paper.md")]
+    pages = _full_tables(reports, f"{profile or '*'}/tables")
     if table is None and pages:
         print_columns([[page.stem, page.parts[-3]] for page in pages])
         return

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_origin
 
-from recap.cli.frame import Parser, checked, command
+from recap.cli.commands import Parser, checked, command
 from recap.cli.options import mapping
 from recap.core import checksums
 from recap.core.process import acquire_gpus

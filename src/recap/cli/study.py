@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from recap.cli.frame import Group, Section
+from recap.cli.commands import Group
 from recap.cli.options import PARAMS, Paths
+from recap.core.errors import ConfigError
 
 STUDY = Group("study", "run human studies: forms, responses, tables")
-ONE = Section(exclusive=True)
+
 RESPONSES = "files or folders: .json of pages, .csv of a crowd platform or typed from paper"
 SHARES = (
     "expected share of votes of each system, or of no of each model (default: the smallest effect "
@@ -43,8 +44,8 @@ CAPTIONS = "captions of the test split of each setup and system that is a model"
 )
 def make_sheets(
     *,
-    study: Annotated[str | None, NAME, ONE] = None,
-    spec: Annotated[Any, ONE] = None,
+    study: Annotated[str | None, NAME] = None,
+    spec: Any = None,
     params: Path = PARAMS,
     captions: Annotated[Sequence[Any], CAPTIONS, "SETUP/SYSTEM=FILE", {"type": _captions}],
     corpus: Path,
@@ -58,6 +59,8 @@ def make_sheets(
     from recap.settings.specs import StudySpec
     from recap.studies.make import make_study
 
+    if (study is None) == (spec is None):
+        raise ConfigError("give one of --study and --spec")
     chosen = spec or StudySpec(name=study, study=load_named(params, "studies", str(study)))
     make_study(**dict(chosen), captions=dict(captions), corpus=corpus, images=images, out=out)
 

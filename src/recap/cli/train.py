@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Section, argument, command
+from recap.cli.commands import Section, argument, command
 from recap.cli.options import PARAMS, Device, Paths, read_execution, snakefile
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import write_text
@@ -38,7 +38,7 @@ RELEASED_WORDS = (
 )
 RELEASED_SETTING = "a setting of the model that no file of the release has, as tau=0.2; repeat it"
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
-SET = {"flag": "--set", "action": "append"}
+SET: dict[str, Any] = {"flag": "--set", "action": "append", "nargs": None, "default": []}
 SHOWN = 2  # captions of a first look of --row
 NEEDED = ("corpus", "vocabulary", "subset", "features", "state")
 

@@ -185,7 +185,7 @@ def no_formula(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def cell(value: Any) -> str:
+def csv_value(value: Any) -> str:
     """Return a value for a CSV: empty for None, no formulas, numbers with all their digits."""
     if value is None:
         return ""

@@ -26,13 +26,13 @@ from recap.tables.formats import latex_table, markdown_table
 from recap.tables.text import (
     NONE,
     Block,
-    Cell,
-    Line,
     TextTable,
     columns_of,
+    interval_text,
     number_text,
     p_text,
     plain,
+    text_line,
 )
 
 _INTERVAL = f"{100 * LEVEL:.0f} % interval"
@@ -149,10 +149,7 @@ def _comparisons(
     for at, row in enumerate(rows[1:], start=1):
         for name in names:
             if name in row.images and name in first.images:
-                better = score_info(name).higher_is_better
-                made[at, name] = compare_rows(
-                    name, first.sample(name), row.sample(name), higher_is_better=better
-                )
+                made[at, name] = compare_rows(name, first.sample(name), row.sample(name))
     return dict(zip(made, correct(list(made.values()), units=["images"]), strict=True))
 
 
@@ -242,7 +239,7 @@ def _block(row: ScoredRow, names: Sequence[str], *, has_tests: bool) -> Block:
     columns = [_texts(row.scores[name], score_info(name)) for name in names]
     block = Block(row.label, [])
     for at, kind in enumerate(_KINDS if has_tests else _KINDS[:3]):
-        block.lines.append(Line(kind, [Cell(texts[at]) for texts in columns]))
+        block.lines.append(text_line(kind, [texts[at] for texts in columns]))
     return block
 
 
@@ -253,9 +250,7 @@ def _texts(cell: Compared | Scored | NotScored, metric: Any) -> list[str]:
         digits = metric.digits
         texts[0] = number_text(metric.scale * cell.score, digits)
         texts[1] = number_text(metric.scale * cell.image_mean, digits)
-        if cell.low is not None and cell.high is not None:
-            low = number_text(metric.scale * cell.low, digits)
-            texts[2] = f"{low} to {number_text(metric.scale * cell.high, digits)}"
+        texts[2] = interval_text(cell.low, cell.high, digits, scale=metric.scale)
         if isinstance(cell, Compared):
             texts[3] = number_text(metric.scale * cell.difference, digits + 1, signed=True)
             texts[4] = p_text(cell.paired.p_holm)

@@ -21,7 +21,7 @@ from recap.plan.profiles import named_plan
 from recap.plan.run import Run
 from recap.plan.specs import curves_spec, run_spec
 from recap.report.figures import write_curves
-from recap.report.page import by_series, shown_table
+from recap.report.page import HOUR, by_series, shown_table
 from recap.report.published import (
     PUBLISHED,
     Header,
@@ -36,13 +36,12 @@ from recap.settings.versions import entry_of, list_of, read_versions
 from recap.statistics.claims import NOT_RUN, judge_claims
 from recap.tables.claims import claim_line
 from recap.tables.formats import markdown_table, markdown_text
-from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
+from recap.tables.text import Block, TextTable, columns_of, plain, text_line
 
 PROSE, IMAGES = "prose", "images"  # folders below that of the pages
 PAGES = "pages.json"  # the scales of each page, for `recap report check`
 NONE_PUBLISHED = "No run at this scale is published."
 _SHOWN = re.compile(r"(<!-- first table of (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
-_HOUR = 3600
 _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
 
@@ -185,7 +184,7 @@ def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> s
 def _took(trainings: Collection[Training]) -> tuple[float, str]:
     """Return the core hours of trainings, and the days of the first and the last end."""
     dates = sorted(training.finished for training in trainings)
-    hours = sum(training.cpu_seconds for training in trainings) / _HOUR
+    hours = sum(training.cpu_seconds for training in trainings) / HOUR
     return hours, " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
 
 
@@ -197,7 +196,7 @@ def _runs_table(plan: Plan, runs: Sequence[Run], behind: Mapping[str, Training])
         hours, days = _took([behind[run.path] for run in series[key]])
         seeds = ", ".join(str(run.seed) for run in series[key])
         texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{hours:.2f}", days]
-        lines.append(Line(plain(label), list(map(Cell, texts))))
+        lines.append(text_line(plain(label), texts))
     table = TextTable("Runs", "", columns_of(_COLUMNS), "paper", [Block("", lines)])
     table.notes = ["Core hours: by the clock, with validations, times threads."]
     return table

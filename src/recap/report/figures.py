@@ -25,11 +25,12 @@ from scipy import stats
 from recap.core.checksums import check, record
 from recap.core.documents import read_json, write_json
 from recap.core.errors import RecapError
-from recap.core.files import atomic_path, cell, csv_text, reading, write_text
+from recap.core.files import atomic_path, csv_text, csv_value, reading, write_text
 from recap.settings.figures import Figure
 from recap.settings.metrics import score_info
 from recap.settings.specs import CurvesSpec
 from recap.settings.tables import column_info
+from recap.statistics.comparison import LEVEL
 from recap.statistics.results import RowResult, TableResult
 from recap.statistics.scores import read_metrics
 from recap.tables.colours import COLOURS, colour_of
@@ -42,7 +43,6 @@ _SECOND = "scst"
 _DASHES = ("solid", "dashed", "dotted", "dashdot")
 _SHORT = 60  # characters of labels of which two stand side by side in the legend
 _PANELS = 3  # side by side
-_LEVEL = 0.95
 _MARKERS = "osD^vP*X"
 
 
@@ -144,7 +144,7 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
         rows |= {(table, row.id): row for row in read_json(file, TableResult).rows}
     points = list(_points(figure, rows))
     _draw_sweep(figure, points, png)
-    lines = [map(cell, astuple(point)) for point in points]
+    lines = [map(csv_value, astuple(point)) for point in points]
     write_text(out, csv_text([SweepPoint.__annotations__, *lines]))
     record(out)
 
@@ -186,7 +186,7 @@ def _interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     count = len(values)
     if count < 2:
         return None, None
-    half = float(stats.t.ppf((1 + _LEVEL) / 2, count - 1)) * stdev(values) / count**0.5
+    half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * stdev(values) / count**0.5
     return fmean(values) - half, fmean(values) + half
 
 

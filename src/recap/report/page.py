@@ -38,12 +38,12 @@ from recap.studies.analysis import StudyResult
 from recap.studies.sheets import read_sheets
 from recap.studies.tables import study_table
 from recap.tables.claims import claims_table
-from recap.tables.formats import environment, latex_table
+from recap.tables.formats import filled, latex_table
 from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_table
-from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain
+from recap.tables.text import Block, Cell, Line, TextTable, columns_of, plain, text_line
 
-_HOUR = 3600
+HOUR = 3600
 _COLUMNS = ("Stage", "Finished", "Planned", "Hours so far")
 _PACKAGES = ("recap", "torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
 _OF_A_TRAINING = {
@@ -132,8 +132,7 @@ def make_report(plan: Plan) -> Path:
         "sections": [section for section in sections if section.parts],
     }
     # Every text is escaped: labels, captions and notes come from files.
-    template = environment("html", "recap.report").get_template("report.html")
-    write_text(page, template.render(shown))
+    write_text(page, filled("report.html", "recap.report", **shown))
     log.info(f"{page}: {done.sentence}")
     pdf = page.with_suffix(".pdf")
     reason = _compile(shown, pdf)
@@ -242,8 +241,9 @@ def _compile(shown: Mapping[str, object], out: Path) -> str:
             copy = folder / f"picture{len(list(folder.iterdir())) + 1}{file.suffix}"
             return shutil.copyfile(file, copy).name
 
-        template = environment("tex", "recap.report").get_template("report.tex.j2")
-        text = template.render(**shown, picture=picture, latex_table=latex_table)
+        text = filled(
+            "report.tex.j2", "recap.report", **shown, picture=picture, latex_table=latex_table
+        )
         (folder / "report.tex").write_text(text, encoding="utf-8")
         words = [
             program,
@@ -332,10 +332,10 @@ def _cost(plan: Plan, trained: Sequence[Run], done: Mapping[Run, Trained]) -> Te
     lines = []
     for name in sorted(names, key=lambda name: order.index(labels[name])):
         runs = series[name]
-        hours = [done[run].seconds / _HOUR for run in runs if run in done]
+        hours = [done[run].seconds / HOUR for run in runs if run in done]
         texts = [runs[0].stage, str(len(hours)), str(len(runs)), f"{sum(hours):.2f}"]
-        lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
-    took = sum(each.seconds for each in done.values()) / _HOUR
+        lines.append(text_line(plain(labels[name]), texts))
+    took = sum(each.seconds for each in done.values()) / HOUR
     cost = TextTable("Cost so far", "", columns_of(_COLUMNS), "paper")
     cost.legend = [f"The finished trainings took {took:,.2f} hours."]
     cost.blocks = [Block("", lines)]

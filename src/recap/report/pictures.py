@@ -19,7 +19,7 @@ from recap.plan.run import baseline, file_name
 from recap.plan.run_jobs import is_scored
 from recap.statistics.scores import check_comparable
 from recap.tables.contact_sheet import data_address, photo_address
-from recap.tables.formats import environment
+from recap.tables.formats import filled
 from recap.tables.samples import Sample, ScoredCaptions, choose_samples
 from recap.tables.text import plain
 
@@ -146,20 +146,20 @@ def write_gallery(
             first.label, first.signature, each.label, each.signature, same_images=same_images
         )
     references = table.captions(first.split)
-    unknown = sorted(set(first.captions) - set(references))
+    ids = sorted(first.captions)
+    unknown = [image for image in ids if image not in references]
     if unknown:
         raise MetricError(
             f"{corpus}: has no test image {unknown[0]}, which {first.label!r} describes"
         )
-    ids = sorted(first.captions)
-    places = generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False)
+    drawn = generator(0, "gallery").choice(ids, size=min(count, len(ids)), replace=False)
     metrics = list(first.scores)
     for each in scored:
         metrics = [name for name in metrics if name in each.scores]
     source = pictures_of(corpus, images) if images else None
     names = table.files()
     photos = []
-    for image in (ids[place] for place in sorted(places.tolist())):
+    for image in sorted(drawn.tolist()):
         scores = []
         for each in scored:
             scores.append([round(each.scores[name][image], 2) for name in metrics])
@@ -178,6 +178,12 @@ def write_gallery(
         f"{plain(table.dataset)}, split {first.split}: {share} images. Scores are of one image, on "
         "the scale of tables."
     )
-    template = environment("html", "recap.report").get_template("gallery.html")
-    labels = [each.label for each in scored]
-    write_text(out, template.render(about=about, systems=labels, metrics=metrics, photos=photos))
+    page = filled(
+        "gallery.html",
+        "recap.report",
+        about=about,
+        systems=[each.label for each in scored],
+        metrics=metrics,
+        photos=photos,
+    )
+    write_text(out, page)

@@ -96,12 +96,9 @@ def references_hash(references: Mapping[int, Sequence[str]]) -> str:
     return value_sha256([[image_id, list(references[image_id])] for image_id in sorted(references)])
 
 
-def _evaluations(plan: Plan, table_id: str | None = None) -> list[Run | ScoredFile]:
-    """Return all that is scored for a plan, or for one of its tables."""
-    if table_id is None:
-        return [*plan.scored, *plan.scored_files]
-    files = [each for each in plan.scored_files if each.table == table_id]
-    return [*plan.table_runs(table_id), *files]
+def _evaluations(plan: Plan) -> list[Run | ScoredFile]:
+    """Return all that is scored for a plan."""
+    return [*plan.scored, *plan.scored_files]
 
 
 def publish(plan: Plan, into: Path) -> list[Path]:
@@ -135,10 +132,11 @@ def _content(plan: Plan, scored: Run | ScoredFile) -> tuple[Header, list[Image]]
         scores = {name: of_images[at] for name, of_images in values.items()}
         images.append(Image(image, captions[image], scores))
     parts = scored.parts() if isinstance(scored, Run) else []
-    stages: dict[str, None] = {}
+    stages: list[str] = []
     for part in parts:
-        stages |= dict.fromkeys(stage.path for stage in plan.stages(part))
-    behind = [_training(Path(plan.files.results) / "runs", path) for path in stages]
+        stages += [stage.path for stage in plan.stages(part)]
+    runs = Path(plan.files.results) / "runs"
+    behind = [_training(runs, path) for path in dict.fromkeys(stages)]
     versions = {"python": platform.python_version()}
     for name in ("recap", "pycocoevalcap"):
         versions[name] = parse_signature(metrics.signature).get(name, "unknown")
@@ -232,7 +230,11 @@ def restored(plan: Plan, published: Path) -> Iterator[tuple[Plan, dict[str, Head
             if scored.path in files:
                 headers[scored.path] = _restore(files[scored.path], scored.path, results)
         for table_id in copy.tables:
-            if all(is_scored(copy, scored) for scored in _evaluations(copy, table_id)):
+            needed: list[Run | ScoredFile] = [
+                *copy.table_runs(table_id),
+                *(each for each in copy.scored_files if each.table == table_id),
+            ]
+            if all(is_scored(copy, scored) for scored in needed):
                 _write_statistics(copy, table_id)
         yield copy, headers
 

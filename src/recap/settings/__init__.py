@@ -37,15 +37,19 @@ from recap.settings.tables import (
     TableOfParts,
 )
 
-METRICS.register("BLEU", "recap.metrics.coco:Bleu")
-METRICS.register("METEOR", "recap.metrics.meteor:Meteor")
-METRICS.register("ROUGE-L", "recap.metrics.coco:RougeL")
-METRICS.register("CIDEr", "recap.metrics.coco:Cider")
-METRICS.register("SPICE", "recap.metrics.spice:Spice")
-METRICS.register("Rating", "recap.metrics.external:Rating")
-METRICS.register("True captions", "recap.metrics.external:TrueCaptions")
-METRICS.register("True relations", "recap.metrics.external:TrueRelations")
-METRICS.register("CLIPScore", "recap.evaluation.clip_score:ClipScore")
+_METRICS = {
+    "BLEU": "recap.metrics.coco:Bleu",
+    "METEOR": "recap.metrics.meteor:Meteor",
+    "ROUGE-L": "recap.metrics.coco:RougeL",
+    "CIDEr": "recap.metrics.coco:Cider",
+    "SPICE": "recap.metrics.spice:Spice",
+    "Rating": "recap.metrics.external:Rating",
+    "True captions": "recap.metrics.external:TrueCaptions",
+    "True relations": "recap.metrics.external:TrueRelations",
+    "CLIPScore": "recap.evaluation.clip_score:ClipScore",
+}
+for _name, _target in _METRICS.items():
+    METRICS.register(_name, _target)
 
 SECTIONS: dict[str, Any] = {
     "datasets": Dataset,

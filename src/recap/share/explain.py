@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,8 @@ from recap.models.explained import Note, explained
 from recap.runs.folder import run_model_config
 from recap.share.captioner import PhotoCaptioner
 from recap.share.photos import Photo, name_of, read_photo
-from recap.tables.contact_sheet import Box, data_address, shaded
-from recap.tables.formats import environment
+from recap.tables.contact_sheet import Box, jpeg_address, shaded
+from recap.tables.formats import filled
 from recap.tables.text import plain
 
 if TYPE_CHECKING:
@@ -83,13 +82,9 @@ def write_explanations(explanations: Iterable[Explanation], run: str, out: Path)
         scale = _EDGE / max(each.picture.size)
         size = [max(1, round(scale * edge)) for edge in each.picture.size]
         small = each.picture.resize(size)
-        looked_at = [_jpeg(shaded(small, each.boxes, weights)) for weights in each.weights]
-        sections.append((each, _jpeg(small), looked_at))
-    template = environment("html", "recap.share").get_template("explained.html")
-    write_text(out, template.render(run=run, sections=sections, plain=plain))
-
-
-def _jpeg(picture: Image) -> str:
-    file = io.BytesIO()
-    picture.save(file, "JPEG", quality=_QUALITY)
-    return data_address(file.getvalue(), "image/jpeg")
+        looked_at = []
+        for weights in each.weights:
+            looked_at.append(jpeg_address(shaded(small, each.boxes, weights), _QUALITY))
+        sections.append((each, jpeg_address(small, _QUALITY), looked_at))
+    page = filled("explained.html", "recap.share", run=run, sections=sections, plain=plain)
+    write_text(out, page)

@@ -4,9 +4,9 @@ it."""
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -65,8 +65,8 @@ def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
         raise ConfigError(f"{out}: is there already; name a new folder")
     read_weights(files.run / WEIGHTS)
     out.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    try:
+    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as temporary_folder:
+        part = Path(temporary_folder) / out.name
         made_from = read_mapping(files.run / CONFIG)
         made_from |= {"name": files.name, "decoding": files.decoding.model_dump(mode="json")}
         write_text(part / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
@@ -76,10 +76,7 @@ def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
             shutil.copyfile(files.run / WEIGHTS, temporary)
         write_text(part / _CARD, _card(files, made_from["spec"], params))
         record(part / CONFIG, part / VOCABULARY, part / _CARD, *described)
-        part.chmod(0o755)
         part.replace(out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,16 +92,12 @@ def read_runs(profile: str, results: Path) -> list[Record]:
     ]
     rows = {table.table: map(vars, table.rows) for table in tables}
     names = labels(rows, map(series_of, paths))
-    descriptions: dict[str, str] = {}
+    descriptions: dict[str, str] = defaultdict(str)
     for table in tables:
         for row in table.rows:
-            sentence = (
+            descriptions[row_setting(vars(row))] += (
                 f"**{row.label}** in table `{table.table}`: {table.title}.\n\n{table.scale}\n\n"
             )
-            setting = row_setting(vars(row))
-            text = descriptions.setdefault(setting, "")
-            if sentence not in text:
-                descriptions[setting] = text + sentence
     return [
         _run_record(profile, path, results, names[series_of(path)], descriptions) for path in paths
     ]
@@ -138,7 +135,7 @@ def _run_record(
         tags={"label": label, "stage": stage, "seed": seed, **names, "recap_profile": profile},
         started=ended,
         ended=ended,
-        description=f"{descriptions.get(setting, '')}Seed {seed}, {STAGE_NAMES.get(stage, stage)}.",
+        description=f"{descriptions[setting]}Seed {seed}, {STAGE_NAMES.get(stage, stage)}.",
         params={"label": label, **_settings(run / "config.yaml")},
         history=_history(run / "history.csv"),
         artifacts={file.name: file for file in artifacts},

@@ -16,7 +16,7 @@ from recap.core.checksums import check, record
 from recap.core.documents import adapter, read_json, write_json
 from recap.core.log import log
 from recap.settings import OutsideRow, Row, Table
-from recap.settings.metrics import score_info, server_names
+from recap.settings.metrics import server_names
 from recap.settings.specs import SelectedRows
 from recap.settings.tables import RUN_COLUMNS, Selection, column_info
 from recap.statistics.comparison import UNITS, compare_rows, correct, count_tests, seeds_needed
@@ -78,6 +78,7 @@ def compare_table(
     scored = collect(table, seeds, scores_root, trainings or {}, server or {}, outside=name)
     baseline = next(scores for scores in scored if scores.row.id == table.baseline)
     comparisons = _comparisons(scored, baseline, table.columns)
+    tested = [each for each in comparisons.values() if isinstance(each, Comparison)]
     rows: list[RowResult] = []
     outside: list[RowResult] = []
     for scores in scored:
@@ -86,7 +87,14 @@ def compare_table(
     result = replace(
         TableResult.of(table, name, seeds, rows),
         images=len(baseline.image_ids),
-        family=_family(comparisons, rows, seeds),
+        family=Family(
+            made=len(tested),
+            marked=sum(each.mark != 0 for each in tested),
+            # The tests that have a p: one seed allows none over training runs.
+            units=list(UNITS) if len(seeds) > 1 else ["images"],
+            tests=count_tests(tested),
+            power=seeds_needed(rows, comparisons=len(tested)),
+        ),
         notes=NOTES,
         outside=outside,
         selected=[_selected(choice, rows) for choice in choices],
@@ -120,23 +128,7 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> Comparis
     if column not in scores.images:
         means = [fmean(side.values[column].values()) for side in (scores, baseline)]
         return NoComparison(NO_IMAGES, means[0] - means[1])
-    better = score_info(column).higher_is_better
-    return compare_rows(
-        column, baseline.sample(column), scores.sample(column), higher_is_better=better
-    )
-
-
-def _family(comparisons: Comparisons, rows: list[RowResult], seeds: Sequence[int]) -> Family:
-    """Return what the comparisons of a table have together."""
-    tested = [each for each in comparisons.values() if isinstance(each, Comparison)]
-    return Family(
-        made=len(tested),
-        marked=sum(each.mark != 0 for each in tested),
-        # The tests that have a p: one seed allows none over training runs.
-        units=list(UNITS) if len(seeds) > 1 else ["images"],
-        tests=count_tests(tested),
-        power=seeds_needed(rows, comparisons=len(tested)),
-    )
+    return compare_rows(column, baseline.sample(column), scores.sample(column))
 
 
 def _row_result(scores: RowScores, columns: Sequence[str], comparisons: Comparisons) -> RowResult:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recap.core.hashing import generator
+from recap.settings.metrics import score_info
 from recap.statistics.results import (
     CellResult,
     Comparison,
@@ -45,9 +46,7 @@ class Sample(NamedTuple):
 
 def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     """Compare scores ``[images]`` of two systems on the same images, in the same order."""
-    differences = np.round(
-        np.asarray(second, np.float64) - np.asarray(first, np.float64), _DECIMALS
-    )
+    differences = np.round(np.subtract(second, first), _DECIMALS)
     count = len(differences)
     mean = float(differences.mean())
     if count < 2:
@@ -69,7 +68,7 @@ def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     deviation = float(differences.std(ddof=1))
     root = float(np.sqrt(count))
     t = mean / (deviation / root)
-    p = float(2 * stats.t.sf(abs(t), count - 1))
+    p = _two_sided(t, count - 1)
     margin = float(stats.t.ppf(0.975, count - 1)) * deviation / root
     return Paired(
         count, mean, mean - margin, mean + margin, t, p, d_z=mean / deviation, p_wilcoxon=p_wilcoxon
@@ -87,18 +86,15 @@ def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
     """
     if min(len(first), len(second)) < 2:
         return TTest(reason="a row has only one run")
-    one = np.round(np.asarray(first, np.float64), _DECIMALS)
-    two = np.round(np.asarray(second, np.float64), _DECIMALS)
+    one = np.round(first, _DECIMALS)
+    two = np.round(second, _DECIMALS)
     if np.ptp(one) == 0 and np.ptp(two) == 0:
         return TTest(reason="the runs of each row all give the same value")
-    from scipy import stats
-
     error_one = float(one.var(ddof=1)) / len(one)
     error_two = float(two.var(ddof=1)) / len(two)
-    error = error_one + error_two
-    t = float(two.mean() - one.mean()) / error**0.5
-    degrees = error**2 / (error_one**2 / (len(one) - 1) + error_two**2 / (len(two) - 1))
-    return TTest(t=t, degrees=degrees, p=float(2 * stats.t.sf(abs(t), degrees)))
+    t = float(two.mean() - one.mean()) / (error_one + error_two) ** 0.5
+    degrees = _satterthwaite(error_one, error_two, len(one) - 1, len(two) - 1)
+    return TTest(t=t, degrees=degrees, p=_two_sided(t, degrees))
 
 
 def compare_jointly(paired: Paired, runs: TTest) -> TTest:
@@ -124,20 +120,27 @@ def compare_jointly(paired: Paired, runs: TTest) -> TTest:
         return TTest(reason="image scores and corpus scores point in opposite directions")
     if paired.t * runs.t == 0:
         return TTest(t=0.0, degrees=runs.degrees, p=1.0)
-    from scipy import stats
-
     over_images = paired.t**-2
     over_runs = runs.t**-2
-    both = over_images + over_runs
-    t = both**-0.5
-    degrees = both**2 / (over_images**2 / (paired.images - 1) + over_runs**2 / runs.degrees)
-    p = max(float(2 * stats.t.sf(t, degrees)), paired.p, runs.p)
+    t = (over_images + over_runs) ** -0.5
+    degrees = _satterthwaite(over_images, over_runs, paired.images - 1, runs.degrees)
+    p = max(_two_sided(t, degrees), paired.p, runs.p)
     return TTest(t=t if runs.t > 0 else -t, degrees=degrees, p=p)
 
 
-def compare_rows(
-    metric: str, baseline: Sample, row: Sample, *, higher_is_better: bool = True
-) -> Comparison:
+def _satterthwaite(one: float, two: float, degrees_one: float, degrees_two: float) -> float:
+    """Return the degrees of freedom of the sum of two squared standard errors."""
+    return (one + two) ** 2 / (one**2 / degrees_one + two**2 / degrees_two)
+
+
+def _two_sided(t: float, degrees: float) -> float:
+    """Return the p of a t statistic."""
+    from scipy import stats
+
+    return float(2 * stats.t.sf(abs(t), degrees))
+
+
+def compare_rows(metric: str, baseline: Sample, row: Sample) -> Comparison:
     """Return the tests of one metric of a row against the baseline row.
 
     A BLEU below 0.001 counts as 0 in them.
@@ -149,7 +152,7 @@ def compare_rows(
         paired=paired,
         welch=over_runs,
         joint=compare_jointly(paired, over_runs),
-        lower_is_better=not higher_is_better,
+        lower_is_better=not score_info(metric).higher_is_better,
     )
 
 
@@ -177,15 +180,15 @@ def correct(comparisons: Sequence[Comparison], *, units: Sequence[str] = UNITS) 
     return corrected
 
 
-def count_tests(comparisons: Iterable[Comparison]) -> dict[str, int]:
+def count_tests(comparisons: Sequence[Comparison]) -> dict[str, int]:
     """Return how many comparisons of a family allow each test."""
-    counts = dict.fromkeys(("paired.p", "paired.p_wilcoxon", "welch.p", "joint.p"), 0)
-    for each in comparisons:
-        counts["paired.p"] += each.paired.p is not None
-        counts["paired.p_wilcoxon"] += each.paired.p_wilcoxon is not None
-        counts["welch.p"] += each.welch.p is not None
-        counts["joint.p"] += each.joint.p is not None
-    return counts
+    p_values = {
+        "paired.p": [each.paired.p for each in comparisons],
+        "paired.p_wilcoxon": [each.paired.p_wilcoxon for each in comparisons],
+        "welch.p": [each.welch.p for each in comparisons],
+        "joint.p": [each.joint.p for each in comparisons],
+    }
+    return {name: len(of_test) - of_test.count(None) for name, of_test in p_values.items()}
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -226,7 +229,7 @@ def percentile_interval(values: Sequence[float]) -> tuple[float, float] | None:
     from scipy import stats
 
     interval = stats.bootstrap(
-        (np.asarray(values, np.float64),),
+        (values,),
         np.mean,
         n_resamples=2_000,
         batch=100,  # resamples in memory at a time
@@ -258,9 +261,9 @@ class Errors:
         trainings = 2 * self.spread / seeds / size**2
         degrees_images = self.images - 1
         degrees = 2 * (seeds - 1)
-        both = images + trainings
-        degrees_both = both**2 / (images**2 / degrees_images + trainings**2 / degrees)
-        tests = ((images, degrees_images), (trainings, degrees), (both, degrees_both))
+        degrees_both = _satterthwaite(images, trainings, degrees_images, degrees)
+        both = (images + trainings, degrees_both)
+        tests = ((images, degrees_images), (trainings, degrees), both)
         return min(_power(error**-0.5, freedom, level) for error, freedom in tests)
 
     def seeds_for(self, size: float, level: float, *, more_than: int) -> int | None:

@@ -7,14 +7,15 @@ They are written once as JSON, by :func:`recap.statistics.compare.compare_table`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
 from recap.core.documents import read_json
 from recap.settings import OutsideRow, Row, Table
+from recap.settings.base import Strict
 from recap.settings.tables import NotRunRow, PExplanations, QuotedRow
 
 Value = TypeVar("Value")
@@ -156,31 +157,11 @@ class RowResult:
 
     @classmethod
     def of(cls, row: Row | OutsideRow | QuotedRow, cells: dict[str, CellResult]) -> RowResult:
-        """Return a row of a table with its cells."""
-        result = cls(
-            id=row.id,
-            label=row.label,
-            cells=cells,
-            printed_p=row.printed_p,
-            p_explained_by=row.p_explained_by,
-            doubt=row.doubt,
-        )
-        if isinstance(row, OutsideRow):  # it has no training
-            released = bool(row.released)
-            return replace(result, dataset=row.dataset, captions=row.source, released=released)
-        if not isinstance(row, Row):
-            return result
-        return replace(
-            result,
-            dataset=row.dataset,
-            subset=row.subset,
-            features=row.features,
-            model=row.model,
-            recipe=row.recipe,
-            stage=row.stage,
-            as_printed=row.as_printed,
-            note=row.note,
-        )
+        """Return a row of a table with its cells; its settings have the same names."""
+        values = _shared(row, cls)
+        if isinstance(row, OutsideRow):
+            values |= {"captions": row.source, "released": bool(row.released)}
+        return cls(**values, cells=cells)
 
 
 @dataclass(frozen=True)
@@ -233,20 +214,14 @@ class TableResult:
         cls, table: Table, name: str, seeds: Sequence[int], rows: list[RowResult]
     ) -> TableResult:
         """Return a table with the numbers of its trained rows."""
-        return cls(
-            table=name,
-            title=table.title,
-            scale=table.scale,
-            short_scale=table.short_scale,
-            printed_on=table.printed_on,
-            doubts=table.doubts,
-            baseline=table.baseline,
-            columns=list(table.columns),
-            seeds=list(seeds),
-            quoted=table.quoted,
-            not_run=table.not_run,
-            rows=rows,
-        )
+        values = _shared(table, cls) | {"table": name, "seeds": list(seeds), "rows": rows}
+        return cls(**values | {"outside": []})  # as results, they come later
+
+
+def _shared(settings: Strict, record: Any) -> dict[str, Any]:
+    """Return what settings say that a record has under the same names."""
+    names = {each.name for each in fields(record)}
+    return {name: value for name, value in settings if name in names}
 
 
 def read_tables(results: Path) -> list[TableResult]:

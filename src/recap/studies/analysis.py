@@ -17,17 +17,15 @@ from pydantic import Field
 from recap.core.errors import ConfigError, DataError
 from recap.settings import Study
 from recap.settings.studies import Question, Setup
-from recap.statistics.comparison import holm
+from recap.statistics.comparison import LEVEL, POWER, SIGNIFICANT, holm
 from recap.studies.responses import Collected
 from recap.studies.sheets import YES_NO, Item, Sheets
 
-LEVEL = 0.95  # of the intervals
 # expected answers of each kind,
 # below which the chi-square distribution does not hold (Cochran, 1954)
 LEAST = 5
 DRAWS = 99_999  # random tables
 PEARSON = "chi-square distribution"
-ALPHA, POWER = 0.05, 0.8
 
 Value = TypeVar("Value")
 # Left out of the JSON of studies of the other kind.
@@ -35,7 +33,7 @@ OmittedIfNone = Annotated[Value | None, Field(exclude_if=lambda value: value is 
 Rated = Sequence[tuple[Item, str]]  # items and the answers to them
 
 
-@dataclass(frozen=True)
+@dataclass
 class ChiSquare:
     """Pearson's chi-square test; None where there is no value, with the reason."""
 
@@ -127,8 +125,8 @@ def analyse(sheets: Sheets, collected: Collected) -> StudyResult:
     else:
         blocks = [_answers(sheets.study, each, rated[each.id]) for each in sheets.study.questions]
     adjusted = holm([block.test.p for block in blocks])
-    for at, block in enumerate(blocks):
-        blocks[at] = replace(block, test=replace(block.test, p_holm=adjusted[at]))
+    for block, p_holm in zip(blocks, adjusted, strict=True):
+        block.test.p_holm = p_holm
     return StudyResult(
         name=sheets.name,
         study=sheets.digest,
@@ -166,12 +164,9 @@ def _votes(study: Study, setup: Setup, rated: Rated) -> BlockResult:
         systems=systems,
         images=len(votes),
         test=goodness_of_fit([counts[name] for name in systems]),
-        fleiss_kappa=agreed.fleiss_kappa,
-        fleiss_items=agreed.fleiss_items,
-        krippendorff_alpha=agreed.krippendorff_alpha,
-        items=agreed.items,
         votes=len(rated),
         images_with_equal_captions=len(equal),
+        **vars(agreed),
     )
 
 
@@ -198,10 +193,7 @@ def _answers(study: Study, question: Question, rated: Rated) -> BlockResult:
         systems=systems,
         images=len({image for _, image in ratings}),
         test=independence_test(models),
-        fleiss_kappa=agreed.fleiss_kappa,
-        fleiss_items=agreed.fleiss_items,
-        krippendorff_alpha=agreed.krippendorff_alpha,
-        items=agreed.items,
+        **vars(agreed),
     )
 
 
@@ -254,9 +246,11 @@ def goodness_of_fit(counts: Sequence[int]) -> ChiSquare:
     if total == 0:
         return ChiSquare(reason="no vote")
     statistic, p = chisquare(counts)
+    p_by = PEARSON
     if total < LEAST * len(counts):
-        return _test(statistic, _multinomial(counts), len(counts) - 1, total, "exact multinomial")
-    return _test(statistic, p, len(counts) - 1, total, PEARSON)
+        p = _multinomial(counts)
+        p_by = "exact multinomial"
+    return _test(statistic, p, len(counts) - 1, total, p_by)
 
 
 def _multinomial(counts: Sequence[int]) -> float:
@@ -311,7 +305,7 @@ def _test(statistic: float, p: float, degrees: int, total: int, p_by: str) -> Ch
 
 def study_power(study: Study, shares: Sequence[float] = ()) -> str:
     """Return the power of a study's chi-square test per setup
-    or question, at `ALPHA`, one sentence per line.
+    or question, at `SIGNIFICANT`, one sentence per line.
 
     Always the smallest effect found with `POWER` (Cohen's w). With ``shares`` (preference: expected
     share of the votes of each system; questions: expected share of no of each model) also the
@@ -325,16 +319,16 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> str:
     # Of questions, a table of models x (no, yes) has as many degrees
     # of freedom as a goodness of fit of as many bins.
     test = GofChisquarePower()
-    design = {"n_bins": models, "alpha": ALPHA}
+    design = {"n_bins": models, "alpha": SIGNIFICANT}
     smallest = test.solve_power(effect_size=None, power=POWER, nobs=answers, **design)
     lines = [
         f"{answers} answers per {'setup' if preference else 'question'}, counted as independent; "
-        f"alpha {ALPHA:g}, Pearson's chi-square.",
+        f"alpha {SIGNIFICANT:g}, Pearson's chi-square.",
         f"Smallest effect found with power {POWER:g}: w = {smallest:.3f}.",
     ]
     if shares:
         effect = _expected_effect(shares, models, preference)
-        power = test.power(effect_size=effect, nobs=answers, **design) if effect else ALPHA
+        power = test.power(effect_size=effect, nobs=answers, **design) if effect else SIGNIFICANT
         lines.append(
             f"Shares {', '.join(f'{share:g}' for share in shares)}: w = {effect:.3f}, power "
             f"{power:.3f}."

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -18,7 +18,7 @@ from recap.core.files import csv_text
 from recap.settings import Study
 from recap.studies.sheets import Sheet, Sheets
 from recap.tables.contact_sheet import data_address
-from recap.tables.formats import environment
+from recap.tables.formats import filled
 
 AGREED = "I have read this and take part."
 EQUAL = "Some of these captions are the same. If you prefer one of those, choose any of them."
@@ -34,11 +34,7 @@ def asset(name: str) -> str:
 
 def _filled(name: str, **shown: Any) -> str:
     """Return a template of the folder, in which each value is escaped."""
-    return (
-        environment("html", "recap.studies")
-        .get_template(name)
-        .render(shown, AGREED=AGREED, EQUAL=EQUAL)
-    )
+    return filled(name, "recap.studies", **shown, AGREED=AGREED, EQUAL=EQUAL)
 
 
 def _consent(study: Study, *, items: int, form: str) -> list[str]:
@@ -70,14 +66,15 @@ def data_uris(pictures: dict[str, bytes]) -> Source:
 
 def page(sheets: Sheets, sheet: Sheet, source: Source) -> str:
     """Return the page of one rater, who saves the answers as a file."""
-    consent = _consent(sheets.study, items=len(sheet.items), form=sheet.id)
-    shown = {
-        "source": source,
-        "consent": consent,
-        "policy": policy(),
-        "required": "",
-    }
-    return _filled("page.html", sheets=sheets, sheet=sheet, **shown)
+    return _filled(
+        "page.html",
+        sheets=sheets,
+        sheet=sheet,
+        source=source,
+        consent=_consent(sheets.study, items=len(sheet.items), form=sheet.id),
+        policy=policy(),
+        required="",
+    )
 
 
 def crowd_files(sheets: Sheets) -> tuple[str, str]:
@@ -89,21 +86,22 @@ def crowd_files(sheets: Sheets) -> tuple[str, str]:
     """
     longest = max(len(sheet.items) for sheet in sheets.sheets)
     columns = ["sheet", *(f"item_{number}" for number in range(1, longest + 1))]
-    shown = {
-        "sheets": sheets,
-        "source": lambda name: sheets.study.picture_url.replace("{file}", name),
-    }
     rows = [columns]
     for sheet in sheets.sheets:
-        items = [
-            _filled(
-                "item.html", **shown, sheet=sheet, number=number, item=item, required=" required"
+        row = [sheet.id]
+        for number, item in sheet.numbered.items():
+            html = _filled(
+                "item.html",
+                sheets=sheets,
+                sheet=sheet,
+                source=partial(sheets.study.picture_url.replace, "{file}"),
+                number=number,
+                item=item,
+                required=" required",
             )
-            for number, item in sheet.numbered.items()
-        ]
-        # One line each, in which nothing is a column of the platform.
-        cells = [" ".join(html.split()).replace("$", "&#36;") for html in items]
-        rows.append([sheet.id, *cells, *[""] * (longest - len(cells))])
+            # One line, in which nothing is a column of the platform.
+            row.append(" ".join(html.split()).replace("$", "&#36;"))
+        rows.append(row + [""] * (len(columns) - len(row)))
     consent = _consent(sheets.study, items=longest, form="see the top")
     filled = [f"${{{column}}}" for column in columns]
     return csv_text(rows), _filled("crowd.html", sheets=sheets, columns=filled, consent=consent)

@@ -28,10 +28,9 @@ from recap.settings import Study
 from recap.settings.studies import STUDY_FILES
 from recap.studies.forms import crowd_files, data_uris, page
 from recap.studies.sheets import BEST, Item, Sheet, Sheets
-from recap.tables.text import plain
+from recap.tables.text import EMPTY, plain
 
 SPLIT = "test"
-EMPTY = "(empty caption)"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
 _READABLE = 0o100644  # a file that all may read
 # captions of other images among which those with the fewest common words are taken
@@ -67,10 +66,10 @@ def make_study(
     views = data.views()
     names: dict[int, list[str]] = defaultdict(list)
     pictures: dict[str, str] = {}
-    for place in generator(study.seed, "study", "pictures").permutation(len(ids)):
-        for file in views[ids[place]]:
+    for image in generator(study.seed, "study", "pictures").permutation(ids).tolist():
+        for file in views[image]:
             name_of_file = f"{len(pictures) + 1:04}.jpg"
-            names[ids[place]].append(name_of_file)
+            names[image].append(name_of_file)
             pictures[name_of_file] = file
 
     for item in chain(*raters, gold):
@@ -121,11 +120,8 @@ def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
             f"the study draws {study.images} other images for each of {len(study.setups)} setups, "
             f"but the test split has {len(test_images)}; lower `images`"
         )
-    drawn = generator(study.seed, "study", "draw").permutation(len(test_images))[:count]
-    images = [
-        (study.setups[place // study.images].id, test_images[index])
-        for place, index in enumerate(drawn)
-    ]
+    drawn = generator(study.seed, "study", "draw").permutation(test_images)[:count].tolist()
+    images = [(study.setups[place // study.images].id, image) for place, image in enumerate(drawn)]
     systems = [system.id for system in study.systems]
     raters = []
     for repetition in range(study.raters):
@@ -153,7 +149,8 @@ def _preference_items(
     items = []
     for place, (setup, image) in enumerate(images):
         order = design[rows[(place + repetition) % len(design)]]
-        items.append(_item(setup, image, [systems[number] for number in order]))
+        shown = [systems[number] for number in order]
+        items.append(Item(image_id=image, setup=setup, systems=shown))
     return items
 
 
@@ -164,12 +161,9 @@ def _question_items(
     for shift in range(len(systems)):
         items = []
         for place, (setup, image) in enumerate(images):
-            items.append(_item(setup, image, [systems[(place + shift) % len(systems)]]))
+            system = systems[(place + shift) % len(systems)]
+            items.append(Item(image_id=image, setup=setup, systems=[system]))
         yield [items[place] for place in random.permutation(len(items))]
-
-
-def _item(setup: str, image: int, systems: list[str]) -> Item:
-    return Item(image_id=image, setup=setup, systems=systems, captions=[], pictures=[])
 
 
 def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]) -> list[Item]:
@@ -195,7 +189,7 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
             f"{study.gold.count} gold items need as many images beside those of the study, but the "
             f"test split has {len(free)} left; lower `images` or `gold.count`"
         )
-    images += [free[index] for index in random.permutation(len(free))[:missing]]
+    images += random.permutation(free)[:missing].tolist()
     items = []
     for place, image in enumerate(images):
         own = plain(verified.get(image, "")) or str(random.choice(references[image]))
@@ -212,7 +206,7 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
                 answer = getattr(question.gold, shown)
                 if answer is not None:
                     right[question.id] = answer
-        items.append(Item(image_id=image, captions=captions, pictures=[], right=right))
+        items.append(Item(image_id=image, captions=captions, right=right))
     return items
 
 
@@ -222,7 +216,7 @@ def _of_others(
     """Return captions of different images with the fewest words in common with an image's own."""
     own = set(" ".join(references[image]).lower().split())
     others = sorted(set(references) - {image})
-    sample = [others[index] for index in random.permutation(len(others))[:_CANDIDATES]]
+    sample = random.permutation(others)[:_CANDIDATES].tolist()
     captions = [str(random.choice(references[other])) for other in sample]
     if len(captions) < count:
         raise DataError(

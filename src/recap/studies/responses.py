@@ -54,10 +54,6 @@ class Response(Strict):
     seconds: dict[str, Seconds] = {}  #: number of the item -> time on the screen
     simulated: bool = False  #: no person answered
 
-    def content(self) -> str:
-        """Return the response as canonical JSON: equal responses are equal texts."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
-
 
 class Rater(Strict):
     """One sheet that was filled in, without anything that names the person."""
@@ -332,7 +328,13 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
     duplicates = replaced = ignored = 0
     refused: list[str] = []
     kinds = set[bool]()
-    for response, person in _valid(sheets, submissions, refused):
+    for source, values, person in submissions:
+        try:
+            response = valid_response(values, sheets)
+        except DataError as error:
+            # A damaged file or the name of a file may hold what is no text in UTF-8.
+            refused.append(f"{source} {error}".encode("utf-8", "replace").decode())
+            continue
         kinds.add(response.simulated)
         if response.sheet in last:
             earlier, _ = last[response.sheet]
@@ -359,20 +361,6 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
         ignored=ignored,
         refused=refused,
     )
-
-
-def _valid(
-    sheets: Sheets, submissions: Iterable[Submission], refused: list[str]
-) -> Iterator[tuple[Response, str]]:
-    """Yield valid responses and who gave them; why others are not goes to `refused`."""
-    for source, values, person in submissions:
-        try:
-            response = valid_response(values, sheets)
-        except DataError as error:
-            # A damaged file or the name of a file may hold what is no text in UTF-8.
-            refused.append(f"{source} {error}".encode("utf-8", "replace").decode())
-        else:
-            yield response, person
 
 
 def _raters(sheets: Sheets, responses: Mapping[str, tuple[Response, str]]) -> list[Rater]:

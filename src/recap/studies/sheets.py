@@ -26,8 +26,8 @@ class Item(Strict):
     image_id: int  #: of the data set
     setup: str = ""  #: column of the study, or empty for a gold item
     systems: list[str] = []  #: who wrote each caption, in the order shown; empty for a gold item
-    captions: list[str]  #: as shown, one line each
-    pictures: list[str]  #: files of ``pictures.zip``
+    captions: list[str] = []  #: as shown, one line each
+    pictures: list[str] = []  #: files of ``pictures.zip``
     right: dict[str, str] = {}  #: question -> right answer, of a gold item
 
     @property
@@ -92,11 +92,9 @@ class Sheets(Strict):
 
     def answers(self, item: Item) -> list[str]:
         """Return the answers that a question about an item may have."""
-        return (
-            [str(number + 1) for number in range(len(item.captions))]
-            if self.preference
-            else list(YES_NO)
-        )
+        if not self.preference:
+            return list(YES_NO)
+        return [str(number) for number, _ in enumerate(item.captions, start=1)]
 
     @cached_property
     def by_id(self) -> dict[str, Sheet]:

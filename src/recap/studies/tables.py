@@ -9,22 +9,23 @@ from typing import Any
 from recap.core import checksums
 from recap.core.documents import adapter, write_json
 from recap.core.errors import counted
-from recap.core.files import cell, csv_text
+from recap.core.files import csv_text, csv_value
 from recap.core.log import log
-from recap.studies.analysis import LEVEL, PEARSON, BlockResult, StudyResult, SystemResult, analyse
+from recap.statistics.comparison import LEVEL
+from recap.studies.analysis import PEARSON, BlockResult, StudyResult, analyse
 from recap.studies.responses import RULES, read_collected
 from recap.studies.sheets import Sheets, read_sheets
 from recap.tables.formats import write_formats
 from recap.tables.text import (
-    NONE,
     Block,
-    Cell,
     Line,
     TextTable,
     columns_of,
+    interval_text,
     number_text,
     p_text,
     plain,
+    text_line,
 )
 
 INTERVAL = f"{LEVEL:.0%} interval"
@@ -97,10 +98,11 @@ def _votes(sheets: Sheets, blocks: Sequence[BlockResult]) -> tuple[list[Block], 
     for place, system in enumerate(study.systems):
         cells = [block.systems[system.id] for block in blocks]
         percent = [cell.share and 100 * cell.share for cell in cells]
+        intervals = [interval_text(cell.low, cell.high, 1, scale=100) for cell in cells]
         lines = [
             _number_line("votes, percent", percent, 1),
-            _line(INTERVAL, [_range(cell, scale=100, digits=1) for cell in cells]),
-            _line("votes", [cell.votes for cell in cells]),
+            text_line(INTERVAL, intervals),
+            text_line("votes", [cell.votes for cell in cells]),
         ]
         if any(printed):
             lines.append(
@@ -116,7 +118,7 @@ def _vote_tests(blocks: Sequence[BlockResult]) -> list[Line]:
     tests = [block.test for block in blocks]
     return [
         _number_line("chi-square against equal shares", [test.chi_square for test in tests], 1),
-        _line("p (Holm)", [p_text(test.p_holm) for test in tests]),
+        text_line("p (Holm)", [p_text(test.p_holm) for test in tests]),
         _number_line("Fleiss' kappa", [block.fleiss_kappa for block in blocks], 2),
         _number_line("Krippendorff's alpha", [block.krippendorff_alpha for block in blocks], 2),
     ]
@@ -158,10 +160,10 @@ def _answers(sheets: Sheets, blocks: Sequence[BlockResult]) -> tuple[list[Block]
     for number, (question, block) in enumerate(zip(study.questions, blocks, strict=True), start=1):
         cells = [block.systems[system.id] for system in study.systems]
         lines = [
-            _line("no", [cell.no for cell in cells]),
-            _line("yes", [cell.yes for cell in cells]),
+            text_line("no", [cell.no for cell in cells]),
+            text_line("yes", [cell.yes for cell in cells]),
             _number_line("no rate", [cell.share for cell in cells], 2),
-            _line(INTERVAL, [_range(cell, scale=1, digits=2) for cell in cells]),
+            text_line(INTERVAL, [interval_text(cell.low, cell.high, 2) for cell in cells]),
         ]
         printed = study.printed.get(question.id, {})
         for name, digits in {"no": 0, "yes": 0, "no rate": 2}.items():
@@ -207,20 +209,9 @@ def _csv_table(sheets: Sheets, statistics: StudyResult) -> str:
             values["label"] = plain(system.label)
             values["printed"] = printed[place] if printed else None
             values["raters_used"] = statistics.used
-            rows.append([cell(values[name]) for name in columns])
+            rows.append([csv_value(values[name]) for name in columns])
     return csv_text(rows)
 
 
-def _line(kind: str, texts: Iterable[Any]) -> Line:
-    return Line(kind, [Cell(str(text)) for text in texts])
-
-
 def _number_line(kind: str, values: Iterable[Any], digits: int) -> Line:
-    return _line(kind, [number_text(value, digits) for value in values])
-
-
-def _range(share: SystemResult, *, scale: float, digits: int) -> str:
-    """Return the interval of a share in the unit of the line above it."""
-    if share.low is None or share.high is None:
-        return NONE
-    return f"{number_text(scale * share.low, digits)} to {number_text(scale * share.high, digits)}"
+    return text_line(kind, [number_text(value, digits) for value in values])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.core.files import cell, csv_text
+from recap.core.files import csv_text, csv_value
 from recap.core.log import log
 from recap.statistics.claims import HOLDS, NOT_RUN, UNTOLD, ClaimVerdict, ComparisonVerdict
 from recap.statistics.comparison import SIGNIFICANT
@@ -19,6 +19,7 @@ from recap.tables.text import (
     TextTable,
     columns_of,
     footnote_marks,
+    interval_text,
     number_text,
     p_text,
     plain,
@@ -126,12 +127,11 @@ def _why(verdict: ClaimVerdict) -> tuple[str, str, str]:
 def _cells(comparison: ComparisonVerdict) -> list[Cell]:
     """Return the cells of a comparison."""
     within = comparison.check.within
-    has_interval = comparison.low is not None
     texts = [
         comparison.verdict,
         _points(comparison.printed) if within is None else f"±{within:g}",
         _points(comparison.difference),
-        f"{_points(comparison.low)} to {_points(comparison.high)}" if has_interval else NONE,
+        interval_text(comparison.low, comparison.high, 1, signed=True),
         p_text(comparison.p),
         str(comparison.runs or NONE),
     ]
@@ -214,7 +214,7 @@ def claims_csv(verdicts: Sequence[ClaimVerdict], scale: str) -> str:
             lines.append([*begin, *named, *numbers, each.check.within, each.why])
         if not verdict.comparisons:
             lines.append(begin + [""] * (len(_OF_CSV) - len(begin)))
-    return csv_text(map(cell, line) for line in lines)
+    return csv_text(map(csv_value, line) for line in lines)
 
 
 def write_claims(verdicts: Sequence[ClaimVerdict], scale: str, out: Path) -> list[Path]:

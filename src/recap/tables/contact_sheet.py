@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+import numpy as np
 from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFilter, ImageFont, ImageOps
 from PIL.Image import Image
@@ -31,7 +32,7 @@ _SHADE = 0.25  # brightness where the weight is 0
 _RED = (220, 20, 20)
 
 Box = tuple[float, float, float, float]
-Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), color
+Styled = tuple[str, str, tuple[int, ...]]  # text, style (bold or plain), color in RGB
 
 
 def written(lines: Iterable[Styled], width: int) -> Image:
@@ -73,11 +74,16 @@ def write_sheet(
 
 
 def photo_address(photo: Image, edge: int) -> str:
-    """Return a photo as a data URI, no longer than an edge: a page needs no other file."""
-    content = io.BytesIO()
+    """Return a photo as a data URI, no longer than an edge."""
     small = photo.copy()
     small.thumbnail((edge, edge))
-    small.save(content, "JPEG", quality=82)
+    return jpeg_address(small, 82)
+
+
+def jpeg_address(picture: Image, quality: int) -> str:
+    """Return a picture as a data URI: a page needs no other file."""
+    content = io.BytesIO()
+    picture.save(content, "JPEG", quality=quality)
     return data_address(content.getvalue(), "image/jpeg")
 
 
@@ -145,19 +151,14 @@ def _attention_card(photo: Image, attention: AttentionMap) -> Image:
 def shaded(image: Image, boxes: Sequence[Box], weights: Sequence[float]) -> Image:
     """Darken an image where weights are low (largest of overlaps) and outline the top one."""
     top = max(weights) or 1.0
-    width, height = image.size
-    pixels = []
-    for left, upper, right, lower in boxes:
-        corners = (left * width, upper * height, right * width, lower * height)
-        pixels.append([round(x) for x in corners])
+    pixels = np.rint(np.multiply(boxes, image.size * 2)).astype(int).tolist()
     light = Pillow.new("L", image.size, round(255 * _SHADE))
-    for index in sorted(range(len(boxes)), key=lambda index: weights[index]):
-        left, upper, right, lower = pixels[index]
+    for index in np.argsort(weights, kind="stable"):
         shade = round(255 * (_SHADE + (1 - _SHADE) * weights[index] / top))
-        light.paste(shade, (left, upper, right, lower))
+        light.paste(shade, tuple(pixels[index]))
     soft = light.filter(ImageFilter.GaussianBlur(_BLUR))
     darkened = Pillow.composite(image, Pillow.new("RGB", image.size), soft)
-    left, upper, right, lower = pixels[max(range(len(boxes)), key=lambda index: weights[index])]
+    left, upper, right, lower = pixels[np.argmax(weights)]
     outline = (left, upper, max(left, right - 1), max(upper, lower - 1))
     ImageDraw.Draw(darkened).rectangle(outline, outline=_RED, width=3)
     return darkened

@@ -10,7 +10,7 @@ from functools import cache
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import counted
 from recap.core.files import write_text
@@ -44,7 +44,7 @@ def write_table(*, name: str, table: Table, statistics: TableResult, out: Path) 
 def write_formats(begin: Path, table: TextTable, csv: str, *, name: str) -> list[Path]:
     """Write a table as ``<begin>.tex``, ``.csv``, ``.html`` and ``.md``, and return the paths."""
     # a fragment without other files
-    html = environment("html").get_template("table.html.j2").render(table=table)
+    html = filled("table.html.j2", table=table)
     texts = {"tex": latex_table(table, name), "csv": csv, "html": html, "md": markdown_table(table)}
     paths = {begin.with_name(f"{begin.name}.{ending}"): text for ending, text in texts.items()}
     for path, text in paths.items():
@@ -54,29 +54,28 @@ def write_formats(begin: Path, table: TextTable, csv: str, *, name: str) -> list
 
 def markdown_table(table: TextTable, level: int = 1) -> str:
     """Return a table as Markdown with aligned columns below a heading of a level."""
-    text = environment("md").get_template("table.md.j2").render(table=table, level=level)
+    text = filled("table.md.j2", table=table, level=level)
     return re.sub(r"(?:^\|.*\n)+", lambda lines: _aligned(lines[0]), text, flags=re.MULTILINE)
 
 
 def latex_table(table: TextTable, name: str) -> str:
     """Return a table as LaTeX: in the style `paper` in a column of two if it has few numbers."""
     layouts = [_latex_layout(each) for each in (table, table.more) if each]
-    label = "".join(char if char.isalnum() else "-" for char in name) + (
-        "-paper" if table.style == "paper" else ""
-    )
-    return (
-        environment("tex")
-        .get_template("table.tex.j2")
-        .render(layouts=layouts, name=name, label=label)
-    )
+    label = re.sub(r"[\W_]", "-", name)
+    if table.style == "paper":
+        label += "-paper"
+    return filled("table.tex.j2", layouts=layouts, name=name, label=label)
+
+
+def filled(template: str, package: str = "recap.tables", /, **shown: Any) -> str:
+    """Return a template of a package; whatever it shows is escaped for the format it is in."""
+    ending = template.removesuffix(".j2").rpartition(".")[2]
+    return _environment(ending, package).get_template(template).render(shown)
 
 
 @cache
-def environment(ending: str, *packages: str) -> Environment:
-    """Return the templates of a format, also those of further packages.
-
-    Whatever they show is escaped for it.
-    """
+def _environment(ending: str, package: str) -> Environment:
+    """Return the templates of a format: those of tables, and of a package."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -88,7 +87,7 @@ def environment(ending: str, *packages: str) -> Environment:
     escaped = escapes[ending]
     block, value = (("<%", "%>"), ("<<", ">>")) if ending == "tex" else (("{%", "%}"), ("{{", "}}"))
     templates = Environment(
-        loader=ChoiceLoader([PackageLoader(package) for package in ("recap.tables", *packages)]),
+        loader=ChoiceLoader([PackageLoader("recap.tables"), PackageLoader(package)]),
         autoescape=True,  # so that what a macro returns is not escaped again
         finalize=lambda shown: shown if isinstance(shown, Markup) else Markup(escaped(str(shown))),
         undefined=StrictUndefined,
@@ -155,9 +154,8 @@ _MARKS = (
 _ACCENTS = {pair[0]: pair[1] for pair in _MARKS.split()}
 
 _LONG = 60  # characters of a label; a longer one is set in several lines
-_ROWS = (
-    50  # lines of a part of a long table, with caption and notes: fewer than a page of two columns
-)
+# Lines of one float of a long table, with caption and notes: fewer than a page of two columns.
+_ROWS = 50
 _CHARACTERS = 100  # of a line of a caption or note
 
 

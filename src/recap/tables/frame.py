@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from recap.core.errors import RecapError
-from recap.core.files import cell as csv_cell
-from recap.core.files import csv_text
+from recap.core.files import csv_text, csv_value
 from recap.settings import Table
 from recap.settings.tables import (
     P_UNITS,
@@ -25,7 +24,7 @@ from recap.settings.tables import (
 from recap.statistics.results import CellResult, Comparison, NoComparison, RowResult, TableResult
 from recap.tables.text import ended, number_text, plain
 
-PRINTED = ("quoted", "not_run")  # parts of which the paper's numbers alone are shown
+PRINTED = ("quoted", "not_run")  # origins of rows of which the paper's numbers alone are shown
 # Columns that the CSV has only where they say anything.
 _WHERE_ANY = ("printed_p", "doubt", "reason", "signature", "difference_of_")
 _SCALED = ("mean_difference", "low", "high")
@@ -42,7 +41,7 @@ Value = str | float | None  # of a CSV
 class FrameCell:
     """One column of a row: its numbers on the scale of tables, and what is to say of them."""
 
-    part: str
+    origin: str
     row: RowResult
     metric: str
     best_mean: str | None  #: text of the best mean of the column
@@ -69,7 +68,7 @@ class FrameCell:
     @property
     def best(self) -> bool:
         """Whether it is the best of the rows that were run, or rounds to it."""
-        run = self.part in ("rows", "selected") and self.mean is not None
+        run = self.origin in ("rows", "selected") and self.mean is not None
         return run and number_text(self.mean, self.digits) == self.best_mean
 
     @property
@@ -93,7 +92,7 @@ class FrameCell:
         """Why it has no mean, or one of fewer runs."""
         name = heading(self.metric)
         reason = plain(self.result.reason or "")
-        if self.part in PRINTED:
+        if self.origin in PRINTED:
             return ""
         if self.result.mean is None:
             return f"{name} was not run: {reason}."
@@ -148,9 +147,9 @@ def _doubt(row: RowResult, key: str, what: str) -> str:
 
 @dataclass(frozen=True)
 class FrameRow:
-    """One row with its part of the table, and the one reason why it has no number of ours."""
+    """One row with its origin, and the one reason why it has no number of ours."""
 
-    part: str  #: quoted, not_run, rows, selected or outside
+    origin: str  #: the list of the statistics: quoted, not_run, rows, selected or outside
     result: RowResult
     not_run: str
     cells: list[FrameCell]
@@ -158,7 +157,7 @@ class FrameRow:
     @property
     def printed(self) -> bool:
         """Whether the paper's numbers alone are shown."""
-        return self.part in PRINTED
+        return self.origin in PRINTED
 
     @property
     def label(self) -> str:
@@ -199,13 +198,13 @@ class Frame:
         shown = [name for name, some in names.items() if some or not name.startswith(_WHERE_ANY)]
         records: list[list[Value]] = [list(shown)]
         for line in lines:
-            records.append([csv_cell(line.get(name)) for name in shown])
+            records.append([csv_value(line.get(name)) for name in shown])
         return csv_text(records)
 
 
 def table_frame(table: Table, statistics: TableResult) -> Frame:
     """Return the frame of a table from what :func:`recap.statistics.compare.compare_table` made."""
-    parts = {
+    by_origin = {
         "quoted": [_of_print(row, table) for row in statistics.quoted],
         "not_run": [_of_print(row, table) for row in statistics.not_run],
         "rows": statistics.rows,
@@ -223,12 +222,11 @@ def table_frame(table: Table, statistics: TableResult) -> Frame:
     reasons = {row.id: row.reason for row in statistics.not_run}
     best = {column: _best(statistics.rows, column) for column in table.columns}
     rows = []
-    for part, of_part in parts.items():
-        for row in of_part:
-            not_run = reasons.get(row.id, "") if part in PRINTED else _not_run(row)
-            rows.append(FrameRow(part, row, not_run, []))
-            for column in table.columns:
-                rows[-1].cells.append(FrameCell(part, row, column, best[column]))
+    for origin, results in by_origin.items():
+        for row in results:
+            not_run = reasons.get(row.id, "") if origin in PRINTED else _not_run(row)
+            cells = [FrameCell(origin, row, column, best[column]) for column in table.columns]
+            rows.append(FrameRow(origin, row, not_run, cells))
     return Frame(table, statistics, rows)
 
 
@@ -285,7 +283,7 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
         "scale": None,
         "id": result.id,
         "label": row.label,
-        "part": row.part,
+        "part": row.origin,
         "dataset": result.dataset,
         "subset": result.subset,
         "features": result.features,
@@ -323,7 +321,7 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
         line["baseline"] = statistics.baseline
         line["images"] = statistics.images
         line["signature"] = " ; ".join(sorted(set(result.signatures.values())))
-    if row.part == "quoted":
+    if row.origin == "quoted":
         for each in statistics.rows:
             line[f"difference_of_{each.id}"] = minus_quoted(
                 each, cell.metric, number.printed_percent
@@ -334,11 +332,11 @@ def _csv_line(statistics: TableResult, row: FrameRow, cell: FrameCell) -> dict[s
 def _reasons(row: FrameRow, cell: CellResult) -> str | None:
     """Return for the CSV why numbers are missing, and where an untrained row is from."""
     reasons: list[str | None] = []
-    if row.part == "outside":
+    if row.origin == "outside":
         reasons.append(f"{from_outside(row.result)}: {row.result.captions}")
-    elif row.part == "not_run":
+    elif row.origin == "not_run":
         reasons.append(f"own, not run: {row.not_run}")
-    elif row.part == "quoted":
+    elif row.origin == "quoted":
         reasons.append("printed in the paper, not run")
     reasons.append(cell.reason)
     if cell.comparison:

@@ -26,9 +26,8 @@ from recap.settings.metrics import score_info
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics
 from recap.tables import contact_sheet as sheet
 from recap.tables.colours import colour_of
-from recap.tables.text import plain
+from recap.tables.text import EMPTY, plain
 
-EMPTY = "(empty caption)"
 _EDGE, _TEXT_WIDTH = 300, 560  # pixels: edge of the box of an image, width of the text beside it
 _DARKER = 0.7  # of the color of a line, as text on white
 
@@ -129,10 +128,9 @@ def draw_samples(
     colours = colour_of(labels)
     cards = []
     for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1):
-        lines = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
+        lines: list[sheet.Styled] = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
         for caption in sample.captions:
-            red, green, blue = getrgb(colours[caption.label])[:3]
-            colour = (round(_DARKER * red), round(_DARKER * green), round(_DARKER * blue))
+            colour = tuple(round(_DARKER * part) for part in getrgb(colours[caption.label]))
             lines.append((caption.heading(), "bold", colour))
             lines.append((caption.text or EMPTY, "plain", sheet.TEXT_COLOR))
         lines += [(f"· {reference}", "plain", sheet.GREY) for reference in sample.references]
@@ -170,15 +168,12 @@ def choose_samples(
             f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image "
             f"{missing[0]}"
         )
-    chosen: dict[int, None] = dict.fromkeys(table.image_ids)
-    chosen |= dict.fromkeys(_with_references(table.image_captions, references, name))
+    chosen = [*table.image_ids, *_with_references(table.image_captions, references, name)]
     ids = sorted(references)
     # The table's name and the first seed decide the draws, which are the same on every run.
-    drawn = generator(seeds[0], "samples", name).choice(
-        len(ids), size=min(count, len(ids)), replace=False
-    )
-    chosen |= dict.fromkeys(ids[at] for at in drawn)
-    images: list[tuple[int, str | None]] = [(image, None) for image in chosen]
+    draws = generator(seeds[0], "samples", name)
+    chosen += draws.choice(ids, size=min(count, len(ids)), replace=False).tolist()
+    images: list[tuple[int, str | None]] = [(image, None) for image in dict.fromkeys(chosen)]
     if table.examples:
         random = generator(seeds[0], "examples", name)
         captions = scored[table.examples.row].captions

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from recap.core.files import cell as csv_cell
-from recap.core.files import csv_text
+from recap.core.files import csv_text, csv_value
 from recap.settings.metrics import server_names
 from recap.settings.tables import RUN_COLUMNS, heading
 from recap.tables import notes
@@ -112,7 +111,7 @@ def _paper_line(row: FrameRow) -> Line:
         note = f"Own, not run: {ended(row.not_run)}"
         tag = "own, not run"
         source = f"own, not run: {plain(row.not_run)}"
-    elif row.part == "outside":
+    elif row.origin == "outside":
         note = f"{notes.scored_here(row.result)}. {notes.NO_RUNS}"
         tag = from_outside(row.result)
         source = f"{tag}: {plain(row.result.captions or '')}"
@@ -146,7 +145,7 @@ def paper_csv(table: TextTable) -> str:
             doubts = dict.fromkeys([*line.notes, *(cell.note for cell in line.cells)])
             record.append(" ".join(filter(None, doubts)))
         records.append(record)
-    return csv_text(map(csv_cell, record) for record in records)
+    return csv_text(map(csv_value, record) for record in records)
 
 
 def full_table(frame: Frame) -> TextTable:
@@ -190,7 +189,7 @@ def _block(row: FrameRow, frame: Frame) -> Block:
         "not_run": " (own, not run)",
         "outside": f" ({from_outside(row.result)})",
     }
-    origin = " (baseline)" if baseline else origins.get(row.part, "")
+    origin = " (baseline)" if baseline else origins.get(row.origin, "")
     return Block(f"{row.label}{origin}", lines)
 
 
@@ -209,7 +208,7 @@ def _compared(row: FrameRow, frame: Frame) -> list[Line]:
         printed_p.append(Cell(p, note=cell.printed_p_note))
     if row.not_run:
         return [Line("p, printed", printed_p)]
-    outside = row.part == "outside"
+    outside = row.origin == "outside"
     lines = [
         Line("ours minus printed", to_print),
         Line("minus baseline" if outside else "ours minus baseline", to_baseline),
@@ -233,7 +232,7 @@ def _line_of_ours(row: FrameRow) -> Line:
         if len(counts) != 1 and cell.mean is not None:
             text = replace(text, text=f"{text.text} ({cell.result.n})")
         texts.append(text)
-    kind = ", ".join(["scored here" if row.part == "outside" else "ours", *_sources(row)])
-    if row.part != "outside":
+    kind = ", ".join(["scored here" if row.origin == "outside" else "ours", *_sources(row)])
+    if row.origin != "outside":
         kind += f" (n = {counts.pop()})" if len(counts) == 1 else " (n)"
     return Line(kind, texts, row.notes[1:])

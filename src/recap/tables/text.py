@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count, product
+from itertools import chain, count, product
 from string import ascii_lowercase
+from typing import Any
 
 NONE = "--"
+EMPTY = "(empty caption)"
 
 
 def plain(text: str) -> str:
@@ -36,6 +38,16 @@ def number_text(value: float | None, digits: int, *, signed: bool = False) -> st
         return NONE
     rounded = round(value, digits) + 0.0
     return f"{rounded:+.{digits}f}" if signed else f"{rounded:.{digits}f}"
+
+
+def interval_text(
+    low: float | None, high: float | None, digits: int, *, scale: float = 1, signed: bool = False
+) -> str:
+    """Return an interval times a scale as text, or two dashes."""
+    if low is None or high is None:
+        return NONE
+    ends = [number_text(scale * end, digits, signed=signed) for end in (low, high)]
+    return " to ".join(ends)
 
 
 def columns_of(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -65,6 +77,11 @@ class Line:
     tag: str = ""
     source: str = ""  #: as `tag`, in full, for a CSV
     printed: bool = False  #: the paper's numbers alone
+
+
+def text_line(label: str, values: Iterable[Any]) -> Line:
+    """Return a line whose cells are values as text."""
+    return Line(label, [Cell(str(value)) for value in values])
 
 
 def footnote_marks(lines: Iterable[Line]) -> dict[str, str]:
@@ -110,10 +127,7 @@ class TextTable:
     @property
     def lines(self) -> list[Line]:
         """All lines of all blocks."""
-        lines: list[Line] = []
-        for block in self.blocks:
-            lines += block.lines
-        return lines
+        return list(chain.from_iterable(block.lines for block in self.blocks))
 
     def marks(self, *notes: str) -> str:
         """Return the marks of footnotes; no text has no mark."""

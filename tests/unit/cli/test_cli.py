@@ -21,7 +21,7 @@ from helpers.commands import refused_command as refused
 from recap import __version__
 from recap.cli import COMMANDS as COMMANDS_AND_GROUPS
 from recap.cli import build_parser, main
-from recap.cli.frame import Group
+from recap.cli.commands import Group
 from recap.cli.options import mapping
 from recap.settings.kinds import resolve
 from recap.settings.params import load_named, names, validate

@@ -116,13 +116,13 @@ def test_what_does_not_fit_is_refused_with_the_reason_and_does_not_count(
 
 
 def test_files_of_pages_and_damaged_ones(forms, responses, tmp_path):
-    (tmp_path / "a.json").write_text(responses[0].content())
+    (tmp_path / "a.json").write_text(responses[0].model_dump_json())
     (tmp_path / "b.json").write_text("{")
     (tmp_path / "c.json").write_text('{"form": "recap study response 1", "answers": 3}')
     (tmp_path / "d.json").write_text("[" * 100_000)
     (tmp_path / "notes.txt").write_text("not looked at")
     for name, response in (("e", responses[1]), ("f", responses[1]), ("g", responses[2])):
-        (tmp_path / f"{name}.json").write_text(response.content())
+        (tmp_path / f"{name}.json").write_text(response.model_dump_json())
     result = forms.imported(tmp_path, tmp_path / "out" / "responses.json")
     assert [rater.sheet for rater in result.raters] == ["001", "002", "003"]
     assert len(result.refused) == 3 and result.duplicates == 1 and not result.simulated

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from recap.core.errors import DataError, TrainingError
-from recap.core.files import atomic_path, cell, csv_text, reading, write_text
+from recap.core.files import atomic_path, csv_text, csv_value, reading, write_text
 from recap.core.hashing import generator
 from recap.data.caption_files import read_texts
 from recap.data.corpus import Corpus, pictures_of
@@ -70,7 +70,7 @@ def _bars(png: Path, heading: str, bars: int) -> Iterator[Axes]:
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    write_text(path, csv_text([header, *(map(cell, row) for row in rows)]))
+    write_text(path, csv_text([header, *(map(csv_value, row) for row in rows)]))
 
 
 # Figure 4: gate functions

@@ -61,10 +61,8 @@ class Command:
         sections: dict[Section | None, Any] = {None: parser}
         for section, word, options in map(argument, self.parameters):
             if section is not None and section not in sections:
-                one = section.exclusive and parser.add_mutually_exclusive_group(required=True)
-                sections[section] = one or parser.add_argument_group(
-                    section.title, section.description
-                )
+                group = parser.add_argument_group(section.title, section.description)
+                sections[section] = group
             sections[section].add_argument(word, **options)
 
     def run(self, arguments: argparse.Namespace) -> None:
@@ -207,12 +205,9 @@ def argument(parameter: inspect.Parameter) -> tuple[Section | None, str, dict[st
     if "action" not in options and not required:
         options["default"] = parameter.default
     options |= shared | own
-    if options.get("action") == "append":
-        options |= {"nargs": None, "default": list(parameter.default)}
     if positional:
         return section, parameter.name, options
-    exclusive = section is not None and section.exclusive
-    options |= {"dest": parameter.name, "required": required and not exclusive}
+    options |= {"dest": parameter.name, "required": required}
     return section, options.pop("flag", f"--{parameter.name.replace('_', '-')}"), options
 
 
