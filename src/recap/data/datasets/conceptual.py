@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -184,25 +183,17 @@ def _fetched(
 
 
 def _present(survivors: Path) -> Iterator[Record]:
-    """Yield all records of a survivors list.
-
-    The pictures of a shard are looked up at once, by name and size.
-    """
-    for shard, group in groupby(
-        read_records(survivors, _READ), key=lambda record: record.row // SHARD
-    ):
-        folder = (survivors.parent / file_of(shard * SHARD)).parent
-        entries = os.scandir(folder) if folder.is_dir() else ()
-        sizes = {f"{folder.name}/{entry.name}": entry.stat().st_size for entry in entries}
-        for record in group:
-            size = sizes.get(file_of(record.row))
-            if record.ok and size != record.bytes:
+    """Yield all records of a survivors list, whose pictures are there with their sizes."""
+    for record in read_records(survivors, _READ):
+        if record.ok:
+            path = survivors.parent / file_of(record.row)
+            size = path.stat().st_size if path.exists() else None
+            if size != record.bytes:
                 wrong = "is missing" if size is None else f"has {size} bytes, not {record.bytes}"
                 raise DataError(
-                    f"{survivors.parent / file_of(record.row)}: the picture {wrong}; run "
-                    "`recap data conceptual-download` again"
+                    f"{path}: the picture {wrong}; run `recap data conceptual-download` again"
                 )
-            yield record
+        yield record
 
 
 def file_of(row: int) -> str:

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,15 +97,7 @@ def download(
                 damaged="write the number of a row per line",
             ):
                 rows = frozenset(map(int, only.read_text(encoding="ascii").split()))
-        run = _Download(
-            out,
-            rows,
-            min_side=min_side,
-            workers=workers,
-            attempts=attempts,
-            timeout=timeout,
-            backoff=backoff,
-        )
+        run = _Download(out, rows, min_side, workers, attempts, timeout, backoff)
         counts = run.all_rows(tsv)
         result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
         write_json(out / "survivors.json", result)
@@ -202,27 +194,19 @@ class Failure(Exception):
         self.wait = wait
 
 
+@dataclass
 class _Download:
     """One run: at most ``workers`` requests at once over all hosts, ``attempts`` per url."""
 
-    def __init__(
-        self,
-        out: Path,
-        rows: Collection[int] | None,
-        *,
-        min_side: int,
-        workers: int,
-        attempts: int,
-        timeout: float,
-        backoff: float,
-    ) -> None:
-        self.out = out
-        self.rows = rows
-        self.min_side = min_side
-        self.workers = workers
-        self.attempts = attempts
-        self.timeout = timeout
-        self.backoff = backoff
+    out: Path
+    rows: Collection[int] | None  # that are asked for; None: all
+    min_side: int
+    workers: int
+    attempts: int
+    timeout: float
+    backoff: float
+
+    def __post_init__(self) -> None:
         self.counts = {"kept": 0, "fetched": 0, "requests": 0}
         self._counting = threading.Lock()
         self._decoding = threading.Semaphore(os.cpu_count() or 1)
@@ -342,15 +326,13 @@ class _Download:
 
 def _body(answer: Response, deadline: float) -> bytes:
     if answer.status_code != 200:
-        seconds = answer.headers.get("Retry-After", "")
         raise Failure(
             f"http {answer.status_code}",
             answer.reason or "",
             passing=answer.status_code in PASSING,
-            wait=float(seconds) if seconds.isascii() and seconds.isdigit() else None,
+            wait=_whole(answer, "Retry-After"),
         )
-    length = answer.headers.get("Content-Length", "")
-    size = int(length) if length.isascii() and length.isdigit() else 0
+    size = _whole(answer, "Content-Length") or 0
     content = bytearray()
     while size <= MAX_DOWNLOAD and (piece := answer.raw.read1(CHUNK, decode_content=True)):
         content += piece
@@ -360,6 +342,12 @@ def _body(answer: Response, deadline: float) -> bytes:
     if size > MAX_DOWNLOAD:
         raise Failure("too large", f"more than {MAX_DOWNLOAD} bytes")
     return bytes(content)
+
+
+def _whole(answer: Response, header: str) -> int | None:
+    """Return the number that a header is; None: it is no number, or not there."""
+    text = answer.headers.get(header, "")
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def shrunk(content: bytes, *, min_side: int) -> tuple[bytes, tuple[int, int], tuple[int, int]]:
