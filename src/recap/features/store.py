@@ -19,7 +19,7 @@ import hashlib
 import json
 import mmap
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,6 @@ CHANNEL_SCALE = "channel_scale"
 _MADE_BY = ("layout", "extractor_hash", "weights_sha256", "dtype")
 _HASHED = (*_MADE_BY, "checksum", "index_checksum")
 _SAMPLE = 64  # images whose numbers are described
-_PIECE = 2**24  # bytes read at a time
 
 
 @dataclass(frozen=True)
@@ -215,23 +214,13 @@ class FeatureStore:
         """Return the hash of extractor, weights and type of numbers; other images keep it."""
         return value_hash({key: self.attributes[key] for key in _MADE_BY})
 
-    def blocks(
-        self, first: int = 0, last: int | None = None
-    ) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-        """Yield start and stop of positions, from ``first`` to ``last``,
-        and their arrays by path, as stored.
-
-        A block holds about 16 MiB, so that memory stays bounded however large the file is.
-        """
-        size = sum(array.nbytes for array in self._mapped.values())
-        step = max(1, int(_PIECE // (size / len(self.ids) + 1)))
-        end = len(self.ids) if last is None else last
-        for start in range(first, end, step):
-            stop = min(start + step, end)
-            arrays = {}
-            for path, rows in self.arrays.items():
-                arrays[path] = rows.read(*self.offsets[path.split("/")[0]][[start, stop]])
-            yield start, stop, arrays
+    def stored(self, position: int) -> dict[str, np.ndarray]:
+        """Read the arrays of an image, given by its place in the file, by path and as stored."""
+        arrays = {}
+        for path, rows in self.arrays.items():
+            start, stop = self._bounds(path, position)
+            arrays[path] = rows.read(start, stop)
+        return arrays
 
     def require(self, image_ids: Iterable[int]) -> None:
         """Check that all of these images have features, before hours are spent on the others."""
@@ -261,22 +250,16 @@ class FeatureStore:
 
     def intact(self) -> np.ndarray:
         """Read everything; return which images are as they were stored, bool [images]."""
-        intact = np.zeros(len(self.ids), bool)
-        for start, stop, arrays in self.blocks():
-            for position in range(start, stop):
-                intact[position] = self._is_intact(position, arrays, start)
-        return intact
+        every = range(len(self.ids))
+        return np.array([self._is_intact(position, self.stored(position)) for position in every])
 
-    def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray], first: int = 0) -> bool:
-        """Compare an image with its digest.
+    def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray]) -> bool:
+        return image_digest(arrays) == self.digests[position].tobytes()
 
-        The arrays start with the rows of the image at ``first``.
-        """
-        own = {}
-        for path, array in arrays.items():
-            begin, start, stop = self.offsets[path.split("/")[0]][[first, position, position + 1]]
-            own[path] = array[start - begin : stop - begin]
-        return image_digest(own) == self.digests[position].tobytes()
+    def _bounds(self, path: str, position: int) -> tuple[int, int]:
+        """Return the first row of an image in an array, and the first that is not its own."""
+        start, stop = self.offsets[path.split("/")[0]][position : position + 2].tolist()
+        return start, stop
 
     def _changed(self, position: int) -> FeatureError:
         return FeatureError(
@@ -293,7 +276,11 @@ class FeatureStore:
 
         positions = self.positions(image_ids)
         for position in np.unique(positions[~self._compared[positions]]).tolist():
-            if not self._is_intact(position, self._mapped):
+            own = {}
+            for name, array in self._mapped.items():
+                start, stop = self._bounds(name, position)
+                own[name] = array[start:stop]
+            if not self._is_intact(position, own):
                 raise self._changed(position)
             self._compared[position] = True
         offsets = self.offsets[path.split("/")[0]]

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from recap.core.documents import differences, read_json, write_json
 from recap.core.errors import FeatureError, listed
@@ -64,10 +63,9 @@ class Part:
         return Part(int(number) - 1, int(count), done)
 
 
-class Finished(BaseModel):
+@dataclass(frozen=True)
+class Finished:
     """What a finished part says: the same as every other part of the store."""
-
-    model_config = ConfigDict(extra="forbid")
 
     header: dict[str, str]
     ids: list[int]  # of all images, ascending
@@ -148,9 +146,8 @@ def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | 
 def _earlier(out: Path, kept: Path | None, shards: Path, job: str) -> list[FeatureStore]:
     """Open what earlier runs of a job have left: stores, shards and unfinished merges, the newest
     first."""
-    names = [kept, out] if kept is not None else [out]
-    paths = [path for path in names if path.exists()]
-    paths += sorted([*shards.glob(f"{job}-*{SHARD}"), *shards.glob(f"{job}-*{MERGING}")])
+    paths = [path for path in (kept, out) if path is not None and path.exists()]
+    paths += shards.glob(f"{job}-*.h5")
     stores = []
     for path in sorted(paths, key=_written, reverse=True):
         try:
@@ -184,17 +181,18 @@ def _there(
             continue
         intact = store.intact()
         written = _written(store.path)
-        before = len(there)
-        for image_id, position in own.items():
-            if intact[position] and _is_older(files(image_id), written):
-                there[image_id] = store
-        taken = len(there) - before
-        if taken < len(own):
+        taken = [
+            image_id
+            for image_id, position in own.items()
+            if intact[position] and _is_older(files(image_id), written)
+        ]
+        there |= dict.fromkeys(taken, store)
+        if len(taken) < len(own):
             log.warning(
-                f"{store.path}: {len(own) - taken} images are unfinished or damaged, or their "
-                "files have changed since (making them again)"
+                f"{store.path}: {len(own) - len(taken)} images are unfinished or damaged, or "
+                "their files have changed since (making them again)"
             )
-        log.info(f"{store.path}: {taken} images are there from an earlier run")
+        log.info(f"{store.path}: {len(taken)} images are there from an earlier run")
     return there
 
 
@@ -306,18 +304,19 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
 
 def _fill(
     path: Path,
-    arrays: Mapping[str, Rows],
-    first: Mapping[str, int],
-    blocks: Iterable[Mapping[str, Any]],
+    places: Mapping[str, Rows],
+    offsets: Mapping[str, np.ndarray],  # of each stream
+    images: Iterable[tuple[int, Mapping[str, np.ndarray]]],  # position and arrays by their path
 ) -> None:
-    """Write pieces of all arrays in turn, each array from its row ``first[path]`` on."""
-    at = dict(first)
+    """Write images to their places in a file, and wait until they are on the disk."""
     with path.open("r+b") as file:
-        for block in blocks:
-            for name, piece in block.items():
-                file.seek(arrays[name].offset + at[name] * arrays[name].row.itemsize)
-                file.write(np.ascontiguousarray(piece).data)
-                at[name] += len(piece)
+        for position, arrays in images:
+            for name, array in arrays.items():
+                first = int(offsets[name.split("/")[0]][position])
+                file.seek(places[name].offset + first * places[name].row.itemsize)
+                file.write(np.ascontiguousarray(array).data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write_shards(
@@ -379,7 +378,7 @@ def _write_shard(
     )
     with atomic_path(path) as temporary:
         places = _lay_out(temporary, index, common, header)
-        _fill(temporary, places, dict.fromkeys(common, 0), images)
+        _fill(temporary, places, offsets, enumerate(images))
 
 
 def _shapes(form: Form) -> dict[str, list[Any]]:
@@ -411,7 +410,9 @@ def _merge(
         target = FeatureStore(unfinished)
         for path, (store, ids) in sources.items():
             if path != unfinished:
-                _copy(store, target, ids)
+                images = map(store.stored, store.positions(ids).tolist())
+                places = target.positions(ids).tolist()
+                _fill(unfinished, target.arrays, target.offsets, zip(places, images, strict=True))
             if path.name.endswith(SHARD):
                 path.unlink()
         try:
@@ -435,21 +436,6 @@ def _common_form(stores: Sequence[FeatureStore]) -> Form:
                 f"{store.path}: its features are of another form than those before it; delete it"
             )
     return form
-
-
-def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None:
-    """Copy images to their places, and wait until they are on the disk."""
-    here = store.positions(ids)
-    there = target.positions(ids)
-    neighbors = np.flatnonzero((np.diff(here) != 1) | (np.diff(there) != 1)) + 1
-    for run in np.split(np.arange(len(ids)), neighbors):  # of images that are neighbors in both
-        blocks = store.blocks(int(here[run[0]]), int(here[run[-1]]) + 1)
-        first = {
-            path: int(target.offsets[path.split("/")[0]][there[run[0]]]) for path in target.arrays
-        }
-        _fill(target.path, target.arrays, first, (arrays for _, _, arrays in blocks))
-    with target.path.open("rb") as written:
-        os.fsync(written.fileno())
 
 
 def _joint_index(
