@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -366,13 +367,19 @@ class M2Hdf5:
     boxes refer to, ``<id>_mask`` [n, 49] the cells a region touches.
     """
 
-    _COLUMNS = (("boxes", "boxes"), ("cls_prob", "class_probabilities"), ("mask", "cells"))
+    _ARRAYS: ClassVar = {  # ending of a dataset -> how a store calls it
+        "features": REGION,
+        "boxes": f"{REGION}/boxes",
+        "cls_prob": f"{REGION}/class_probabilities",
+        "mask": f"{REGION}/cells",
+        "grids": GRID,
+    }
 
     def __init__(
         self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
     ) -> None:
         """Find the images and what there is of each."""
-        (self._path,) = plain_files([only_path(paths, "HDF5 file")], "one HDF5 file")
+        self._path = only_path(paths, "HDF5 file")
         import h5py
 
         self._names = EntryIndex()
@@ -400,13 +407,10 @@ class M2Hdf5:
     def read(self, image_id: int) -> ImageFeatures:
         """Return all streams and columns of one image."""
         arrays: dict[str, np.ndarray] = {}
-        if REGION in self.streams:
-            arrays[REGION] = self._dataset(image_id, "features")
-            for suffix, column in self._COLUMNS:
-                if self._has(image_id, suffix):
-                    arrays[f"{REGION}/{column}"] = self._dataset(image_id, suffix)
-        if GRID in self.streams:
-            arrays[GRID] = self._dataset(image_id, "grids")
+        for suffix, name in self._ARRAYS.items():
+            is_used = name.split("/")[0] in self.streams
+            if is_used and (name in self.streams or self._has(image_id, suffix)):
+                arrays[name] = self._dataset(image_id, suffix)
         size = (0, 0)
         if self._has(image_id, "size"):
             sides = self._dataset(image_id, "size").ravel()
