@@ -288,7 +288,7 @@ class NpzFolder:
         self._files = _files(folder, ".npz", lookup)
         self.ids = list(self._files)
         boxes = folder.with_name(folder.name.removesuffix("_att") + "_box")
-        self._boxes: EntryIndex | None = None
+        self._boxes = EntryIndex()
         if folder.name.endswith("_att") and boxes.is_dir():
             self._boxes = _files(boxes, ".npy", lookup)
             for image_id in self._files.keys() - self._boxes.keys():
@@ -318,7 +318,7 @@ class NpzFolder:
         if not values.size:
             raise no_rows(image_id, str(path))
         arrays = {self.streams[0]: values.reshape(-1, values.shape[-1])}
-        if self._boxes is not None:
+        if self._boxes:
             arrays[f"{self.streams[0]}/boxes"] = _npy(self._boxes[image_id])
         return ImageFeatures(image_id, (0, 0), arrays)
 
@@ -386,9 +386,9 @@ class M2Hdf5:
         with self._reading(str(self._path)):
             self._file = h5py.File(self._path, "r", locking=False)
             self._datasets = set(self._file)
-        names = {REGION: "features", GRID: "grids"}
         suffixes = {key.rpartition("_")[2] for key in self._datasets}
-        self.streams = tuple(stream for stream, suffix in names.items() if suffix in suffixes)
+        there = [name for suffix, name in self._ARRAYS.items() if suffix in suffixes]
+        self.streams = tuple(name for name in there if name in (REGION, GRID))
         if not self.streams:
             raise FeatureError(
                 f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another "
@@ -396,7 +396,7 @@ class M2Hdf5:
             )
         for key in sorted(self._datasets):
             name, _, suffix = key.rpartition("_")
-            if suffix == names[self.streams[0]]:
+            if self._ARRAYS.get(suffix) == self.streams[0]:
                 self._names.add(lookup.image_id(name, str(self._path)), name, str(self._path))
         self.ids = list(self._names)
 

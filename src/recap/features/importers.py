@@ -226,7 +226,7 @@ class ImageIdLookup:
 
 def _number_at_end(path: PurePosixPath, where: str) -> int:
     match = _NUMBER.search(path.stem)
-    if match is None or len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
+    if match is None or int(match[1]) > _LARGEST_ID:
         raise FeatureError(
             f"{where}: {path.name[:80]!r} has no image id up to {_LARGEST_ID} at its end "
             "and no corpus to find it in; give the --corpus"

@@ -113,8 +113,11 @@ def build_store(
         if lacking:
             missing.append(lacking)
     total = sum(map(len, missing))
-    records = progress(extract(missing), name=out.stem, unit="images", total=total)
-    there |= _write_shards(shards, missing, iter(records), header=header)
+    records = iter(progress(extract(missing), name=out.stem, unit="images", total=total))
+    for group in missing:
+        path = shards / f"{job}-{_set_hash(group)}{SHARD}"
+        _write_shard(path, group, records, header=header)
+        there |= dict.fromkeys(group, FeatureStore(path))
     if part is not None:
         write_json(part.done, {"header": header, "ids": sorted({*ordered, *there})})
         return
@@ -317,22 +320,6 @@ def _fill(
                 file.write(np.ascontiguousarray(array).data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _write_shards(
-    shards: Path,
-    groups: Sequence[Sequence[int]],
-    records: Iterator[ImageFeatures],
-    *,
-    header: Mapping[str, str],
-) -> dict[int, FeatureStore]:
-    """Write a shard of each group of images; return the shard of each image."""
-    written: dict[int, FeatureStore] = {}
-    for group in groups:
-        path = shards / f"{header['job']}-{_set_hash(group)}{SHARD}"
-        _write_shard(path, group, records, header=header)
-        written |= dict.fromkeys(group, FeatureStore(path))
-    return written
 
 
 def _write_shard(

@@ -42,23 +42,13 @@ class TooManyPixels(DataError):
     """A picture of more than MAX_PIXELS."""
 
 
-def open_picture(content: bytes) -> Image:
-    """Open a picture of FORMATS without decoding it.
-
-    Whatever Pillow raises is the caller's to name.
-    """
-    from PIL import Image
-
-    return Image.open(io.BytesIO(content), formats=FORMATS)
-
-
 def decode_rgb(content: bytes, file: str) -> Image:
     """Return a picture as RGB, as it is stored
     (`turned` applies its EXIF orientation; Pillow does so for a TIFF)."""
     from PIL import Image
 
     try:
-        with open_picture(content) as picture:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
             if picture.width * picture.height > MAX_PIXELS:
                 raise TooManyPixels(
                     f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it "
