@@ -72,16 +72,13 @@ class Index:
 class Rows:
     """Where the rows of one array are in a file."""
 
-    path: Path
     row: np.dtype  # with the shape of a row
     count: int
     offset: int  # of the first, in bytes
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Read rows into memory, which unlike mapped pages are freed after use."""
-        return np.fromfile(
-            self.path, self.row, stop - start, offset=self.offset + start * self.row.itemsize
-        )
+    def place(self, number: int) -> int:
+        """Return where a row begins in the file, in bytes."""
+        return self.offset + number * self.row.itemsize
 
 
 def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
@@ -100,18 +97,18 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
         for stream, ends in offsets.items():
             columns = [name for name in COLUMNS if name in file[stream]]
             for name in [VALUES, *columns]:
-                arrays[f"{stream}/{name}"] = _rows(path, file[stream][name], name, ends[-1])
+                arrays[f"{stream}/{name}"] = _rows(file[stream][name], name, ends[-1])
     return attributes, index, arrays
 
 
-def _rows(path: Path, data: Any, name: str, count: int) -> Rows:
+def _rows(data: Any, name: str, count: int) -> Rows:
     """Return where the rows of an HDF5 data set are; ValueError where it is another's."""
     place = data.id.get_offset()  # None where it is not in one piece
     types = DTYPES if name == VALUES else (COLUMNS[name],)
     is_shaped = len(data) == count and (name != VALUES or data.ndim == 2)
     if place is None or data.dtype not in map(np.dtype, types) or not is_shaped:
         raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
-    return Rows(path, np.dtype((data.dtype, data.shape[1:])), count, place)
+    return Rows(np.dtype((data.dtype, data.shape[1:])), count, place)
 
 
 class FeatureStore:
@@ -215,11 +212,14 @@ class FeatureStore:
         return value_hash({key: self.attributes[key] for key in _MADE_BY})
 
     def stored(self, position: int) -> dict[str, np.ndarray]:
-        """Read the arrays of an image, given by its place in the file, by path and as stored."""
+        """Read the arrays of an image, given by its place in the file, by path and as stored.
+
+        Unlike mapped pages, their memory is freed after use.
+        """
         arrays = {}
         for path, rows in self.arrays.items():
             start, stop = self._bounds(path, position)
-            arrays[path] = rows.read(start, stop)
+            arrays[path] = np.fromfile(self.path, rows.row, stop - start, offset=rows.place(start))
         return arrays
 
     def require(self, image_ids: Iterable[int]) -> None:
@@ -245,16 +245,13 @@ class FeatureStore:
 
     def verify(self) -> None:
         """Read everything and compare it with the checksums (1 GB takes about a second)."""
-        for position in np.flatnonzero(~self.intact()).tolist():
-            raise self._changed(position)
+        for position in range(len(self.ids)):
+            if not self.is_intact(position):
+                raise self._changed(position)
 
-    def intact(self) -> np.ndarray:
-        """Read everything; return which images are as they were stored, bool [images]."""
-        every = range(len(self.ids))
-        return np.array([self._is_intact(position, self.stored(position)) for position in every])
-
-    def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray]) -> bool:
-        return image_digest(arrays) == self.digests[position].tobytes()
+    def is_intact(self, position: int) -> bool:
+        """Read an image, given by its place in the file; return whether it is as it was stored."""
+        return image_digest(self.stored(position)) == self.digests[position].tobytes()
 
     def _bounds(self, path: str, position: int) -> tuple[int, int]:
         """Return the first row of an image in an array, and the first that is not its own."""
@@ -280,7 +277,7 @@ class FeatureStore:
             for name, array in self._mapped.items():
                 start, stop = self._bounds(name, position)
                 own[name] = array[start:stop]
-            if not self._is_intact(position, own):
+            if image_digest(own) != self.digests[position].tobytes():
                 raise self._changed(position)
             self._compared[position] = True
         offsets = self.offsets[path.split("/")[0]]
@@ -288,14 +285,14 @@ class FeatureStore:
         starts = offsets[positions]
         counts = offsets[positions + 1] - starts
         places = np.arange(int(counts.max(initial=0)))
-        width = rows.row.itemsize
         mask = torch.from_numpy(places < counts[:, None])
         # In the order of the file: a cold disk reads forwards,
         # and all at once; a warm one loses microseconds.
         for image in np.argsort(starts, kind="stable").tolist():
-            begin = rows.offset + int(starts[image]) * width
+            begin = rows.place(int(starts[image]))
+            end = rows.place(int(starts[image] + counts[image]))
             page = begin - begin % mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_WILLNEED, page, begin + int(counts[image]) * width - page)
+            self._map.madvise(mmap.MADV_WILLNEED, page, end - page)
         # One operation for the whole batch; where an image has fewer rows,
         # its last one is repeated until it is zeroed.
         taken = torch.from_numpy(

@@ -11,7 +11,6 @@ it was made.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import shutil
@@ -27,6 +26,7 @@ import numpy as np
 from recap.core.documents import differences, read_json, write_json
 from recap.core.errors import FeatureError, listed
 from recap.core.files import atomic_path, remove_leftovers, writing
+from recap.core.hashing import value_hash
 from recap.core.log import log, progress
 from recap.features.records import GRID, VALUES, ImageFeatures, image_digest, stored_arrays
 from recap.features.store import MAGIC, FeatureStore, Index, Rows
@@ -115,7 +115,7 @@ def build_store(
     total = sum(map(len, missing))
     records = iter(progress(extract(missing), name=out.stem, unit="images", total=total))
     for group in missing:
-        path = shards / f"{job}-{_set_hash(group)}{SHARD}"
+        path = shards / f"{job}-{value_hash(group)}{SHARD}"
         _write_shard(path, group, records, header=header)
         there |= dict.fromkeys(group, FeatureStore(path))
     if part is not None:
@@ -176,26 +176,24 @@ def _there(
     """
     there: dict[int, FeatureStore] = {}
     for store in stores:
-        own = {}
-        for position, image_id in enumerate(store.ids.tolist()):
-            if image_id not in there and (image_id in ids or store.path == grown):
-                own[image_id] = position
-        if not own:
-            continue
-        intact = store.intact()
-        written = _written(store.path)
-        taken = [
+        wanted = [
             image_id
-            for image_id, position in own.items()
-            if intact[position] and _is_older(files(image_id), written)
+            for image_id in store.ids.tolist()
+            if image_id not in there and (image_id in ids or store.path == grown)
         ]
+        written = _written(store.path)
+        taken = []
+        for image_id, position in zip(wanted, store.positions(wanted).tolist(), strict=True):
+            if store.is_intact(position) and _is_older(files(image_id), written):
+                taken.append(image_id)
         there |= dict.fromkeys(taken, store)
-        if len(taken) < len(own):
+        if len(taken) < len(wanted):
             log.warning(
-                f"{store.path}: {len(own) - len(taken)} images are unfinished or damaged, or "
+                f"{store.path}: {len(wanted) - len(taken)} images are unfinished or damaged, or "
                 "their files have changed since (making them again)"
             )
-        log.info(f"{store.path}: {len(taken)} images are there from an earlier run")
+        if taken:
+            log.info(f"{store.path}: {len(taken)} images are there from an earlier run")
     return there
 
 
@@ -232,11 +230,6 @@ def _finish(
     else:
         _merge(sources, out, shards=shards, kept=kept, header=header)
     _remove_shards(shards)
-
-
-def _set_hash(ids: Sequence[int]) -> str:
-    """Return 16 hex digits that stand for a set of ids."""
-    return hashlib.sha256(np.unique(np.asarray(ids, "<i8")).tobytes()).hexdigest()[:16]
 
 
 def _check_writable(path: Path) -> None:
@@ -294,7 +287,7 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
             data = file.create_dataset(
                 name, (count, *row.shape), row.base, dcpl=places, track_times=False
             )
-            rows[name] = Rows(path, row, count, data.id.get_offset())
+            rows[name] = Rows(row, count, data.id.get_offset())
         # Texts of fixed length lie under these checksums;
         # those of any length do not, and damaged ones hang HDF5.
         file.attrs.update(
@@ -316,7 +309,7 @@ def _fill(
         for position, arrays in images:
             for name, array in arrays.items():
                 first = int(offsets[name.split("/")[0]][position])
-                file.seek(places[name].offset + first * places[name].row.itemsize)
+                file.seek(places[name].place(first))
                 file.write(np.ascontiguousarray(array).data)
         file.flush()
         os.fsync(file.fileno())
@@ -385,8 +378,8 @@ def _merge(
     """Lay a store out, copy images into it, shard by shard, and give it its names."""
     form = _common_form([store for store, _ in sources.values()])
     index = _joint_index(sources.values(), header["streams"].split())
-    name = _set_hash([*index.ids.tolist(), *index.digests.view("<i8").ravel().tolist()])
-    unfinished = shards / f"{header['job']}-{name}{MERGING}"
+    content = index.attributes(header)["feature_hash"]
+    unfinished = shards / f"{header['job']}-{content}{MERGING}"
     with writing(unfinished):
         if unfinished not in sources:
             with atomic_path(unfinished) as temporary:
