@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, groupby, takewhile
+from itertools import chain, groupby, pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -300,9 +300,7 @@ class CaptionIds(Mapping[int, list[list[int]]]):
     def __getitem__(self, image: int) -> list[list[int]]:
         (place,) = self.places([image]).tolist()
         bounds = self.starts[self.first[place] : self.first[place + 1] + 1].tolist()
-        return [
-            self.tokens[low:high].tolist() for low, high in zip(bounds, bounds[1:], strict=False)
-        ]
+        return [self.tokens[low:high].tolist() for low, high in pairwise(bounds)]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.image_ids.tolist())
