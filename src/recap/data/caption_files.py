@@ -107,7 +107,7 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     ):
         text = path.read_text(encoding="utf-8-sig")
     if text.lstrip()[:1] not in ("[", "{"):
-        rows = csv_rows(path)
+        rows = csv_rows(path, ",;\t|", skipinitialspace=True)
         columns = next(rows)[1]
         names = _fields([(column, "") for column in columns], f"{path}: line 1")
         if "caption" not in names or len(names) < 2:

@@ -67,7 +67,7 @@ def csv_entries(path: Path, kind: type[EntryT]) -> Iterator[tuple[str, EntryT]]:
         yield where, parsed(kind, dict(zip(names, values, strict=True)), where)
 
 
-def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tuple[int, list[str]]]:
     """Yield line and cells of the header, then of each row
     of a CSV in UTF-8, one at a time; empty rows are left out.
 
@@ -82,13 +82,9 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
     ):
         header = lines.readline()
+        form |= {"delimiter": max(separators, key=header.count), "strict": True}
         lines.seek(0)
-        rows = csv.reader(
-            lines if header else ["\n"],
-            delimiter=max(",;\t|", key=header.count),
-            skipinitialspace=True,
-            strict=True,
-        )
+        rows = csv.reader(lines if header else ["\n"], **form)
         try:
             for values in rows:
                 if not is_storable("".join(values)):
