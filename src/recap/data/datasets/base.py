@@ -16,7 +16,7 @@ from pydantic import Field
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
 from recap.data.corpus import Caption, WebSample
-from recap.data.files.entries import Entry, Id, String, Text, parsed, read_json_of
+from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
 from recap.data.files.images import VIEWS, ImageSource
 from recap.data.tokenizer import clean_tokens, tokenize
 from recap.settings.datasets import KarpathyDataset
@@ -102,12 +102,6 @@ class KarpathyImage(Entry):
     imgid: Id | None = None
 
 
-class KarpathyListing(Entry):
-    """A file of images with their captions."""
-
-    images: Annotated[list[Any], Field(min_length=1)]  # each a `KarpathyImage`
-
-
 def build_karpathy(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """Read a data set as its settings say; arguments and errors as of a `Reader`."""
     annotations = inputs / spec.annotations
@@ -128,11 +122,10 @@ def read_karpathy(
 
     See its settings.
     """
-    captions: list[Caption] = []
-    ids: set[int] = set()
-    files: set[str] = set()
-    listing = parsed(KarpathyListing, read_json_of(annotations, member), str(annotations))
-    for position, value in enumerate(listing.images):
+    captions = list[Caption]()
+    ids = set[int]()
+    files = set[str]()
+    for position, value in enumerate(each_of(annotations, member, "images")):
         image = parsed(KarpathyImage, value, f"{annotations}: image number {position}")
         image_id = image.imgid if image.cocoid is None else image.cocoid
         if image_id is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -16,6 +17,9 @@ from recap.core.documents import first_problem
 from recap.core.errors import DataError, listed
 from recap.core.files import reading
 from recap.data.tokenizer import is_storable
+
+_SEPARATOR = re.compile(r"\s*([,\]])\s*")
+_DECODER = json.JSONDecoder()
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # of an image or a caption
 # with a bound, pydantic refuses half of a surrogate pair
@@ -119,6 +123,36 @@ def read_jsons(path: Path) -> dict[str, Any]:
     """Return the contents of all captions_*.json in a zip, by name; a lone JSON as is."""
     with _reading(path):
         return {name: json.loads(text) for name, text in _contents(path, "captions_*.json")}
+
+
+def each_of(path: Path, pattern: str, key: str) -> Iterator[Any]:
+    """Yield the elements of the list that the object in a JSON file,
+    or in the one of a zip, has under a key.
+
+    Memory holds the text and one element; COCO's captions, read whole, take six times their text.
+    """
+    with _reading(path):
+        content = _only(path, pattern)
+        text = content.decode(json.detect_encoding(content), "surrogatepass")
+        del content
+        opening = re.search(rf'"{key}"\s*:\s*\[\s*', text)
+        start = place = opening.end() if opening else 0
+        more = opening is not None and text[place : place + 1] != "]"
+        while more:
+            value, place = _DECODER.raw_decode(text, place)
+            yield value
+            separator = _SEPARATOR.match(text, place)
+            if separator is None:
+                raise json.JSONDecodeError("Expecting ',' or ']'", text, place)
+            more = separator[1] == ","
+            place = separator.end() if more else separator.start(1)
+        # What is left has the list without its elements, and nothing else under this key.
+        rest = json.loads(text[:start] + text[place:])
+    if not isinstance(rest, dict) or rest.get(key) != [] or start == place:
+        raise DataError(
+            f"{path}: is no JSON object with one list under the key {key!r}; is this the right "
+            "file?"
+        )
 
 
 def _reading(path: Path) -> Any:
