@@ -76,7 +76,7 @@ def with_a_number(objective):
         result, targets = objective(batch, epoch), batch.tokens[..., 1:]
         return Logged(
             result.loss,
-            result.num_tokens,
+            result.num_averaged,
             {"target_id": targets[targets != 0].double().mean().item()},
         )
 

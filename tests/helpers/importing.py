@@ -8,6 +8,7 @@ from recap.core.errors import FeatureError
 from recap.data.corpus import Caption, write_corpus
 from recap.features.extraction import ExtractionJob
 from recap.features.importers import import_features
+from recap.features.store import FeatureStore
 from recap.settings.features import ImportedFeatures
 
 
@@ -20,7 +21,8 @@ def import_settings(format, *sources, **changes):
 
 def run_import(folder, format, *sources, corpus=None, **changes):
     spec = import_settings(format, *sources, **changes)
-    return import_features(spec, import_job(folder, corpus=corpus))
+    import_features(spec, import_job(folder, corpus=corpus))
+    return FeatureStore(folder / "out" / "f.h5")
 
 
 def import_job(folder, **changes):

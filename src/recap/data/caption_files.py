@@ -10,6 +10,7 @@ import gzip
 import json
 import posixpath
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -183,12 +184,12 @@ class _Images:
     def __init__(self, corpus: Corpus) -> None:
         self._dataset = corpus.dataset
         self._ids = {str(image): {image} for image in corpus.image_ids()}
-        whole: dict[str, set[int]] = {}
-        stems: dict[str, set[int]] = {}
+        whole: defaultdict[str, set[int]] = defaultdict(set)
+        stems: defaultdict[str, set[int]] = defaultdict(set)
         for image, views in corpus.views().items():
             for name in {*views, *map(posixpath.basename, views)}:
-                whole.setdefault(name, set()).add(image)
-                stems.setdefault(posixpath.splitext(name)[0], set()).add(image)
+                whole[name].add(image)
+                stems[posixpath.splitext(name)[0]].add(image)
         self._pictures = stems | whole
 
     def named(self, fields: Mapping[str, Any], where: str) -> int:
@@ -211,10 +212,12 @@ class _Images:
     def _candidates(self, text: str, by_id: bool) -> set[int]:
         if by_id and (whole := _WHOLE.fullmatch(text)):
             return self._ids.get(whole[1], set())
-        folders = text.replace("\\", "/").split("/")
-        names = ("/".join(folders[start:]) for start in range(len(folders)))
-        padded = self._ids.get(text.lstrip("0") or "0", set()) if by_id else set()
-        return next((self._pictures[name] for name in names if name in self._pictures), padded)
+        name = text.replace("\\", "/")
+        while name:
+            if name in self._pictures:
+                return self._pictures[name]
+            name = name.partition("/")[2]  # without its first folder
+        return self._ids.get(text.lstrip("0") or "0", set()) if by_id else set()
 
 
 def filled_captions(ranked: Mapping[int, Sequence[str]], where: object) -> dict[int, str]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -70,26 +69,19 @@ class WebSample(NamedTuple):
 
 
 @limited_memory()
-def build_corpus(
-    *, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: Path, out: Path
-) -> None:
+def build_corpus(*, name: str, spec: Any, inputs: Path, out: Path) -> None:
     """Write ``corpus.parquet`` of a data set, and the products
     of its kind (images.zip), into the folder ``out``.
 
     All files written are listed in the folder's `SHA256SUMS`. Paths in the spec are relative to
     ``inputs``.
     """
-    checked: DatasetConfig
-    checked = (
-        validate(Dataset, dict(spec), f"datasets/{name}.yaml")
-        if isinstance(spec, Mapping)
-        else spec
-    )
+    checked: DatasetConfig = validate(Dataset, spec, f"datasets/{name}.yaml")
     read: Reader = resolve(checked.reader)
-    captions, source, drawn_from = read(checked, inputs=Path(inputs), out=Path(out), name=name)
+    captions, source, drawn_from = read(checked, inputs=inputs, out=out, name=name)
     write_corpus(
         captions,
-        Path(out) / CORPUS,
+        out / CORPUS,
         dataset=name,
         kind=checked.kind,
         source_sha256=source,
@@ -97,9 +89,9 @@ def build_corpus(
         upright=checked.upright,
         complete=not isinstance(checked, PicturesAlone),
     )
-    checksums.record(*(Path(out) / file for file in (CORPUS, *checked.products)))
+    checksums.record(*(out / file for file in (CORPUS, *checked.products)))
     if whole := checked.known_counts():
-        warn_of_part(name, len(Corpus.read(Path(out) / CORPUS).image_ids()), whole.images, "images")
+        warn_of_part(name, len(Corpus.read(out / CORPUS).image_ids()), whole.images, "images")
 
 
 def warn_of_part(where: str | Path, count: int, whole: int, what: str) -> None:
@@ -135,10 +127,12 @@ def write_corpus(
         captions = sorted(captions, key=lambda row: row.caption_id)
     rows = iter(captions)
     about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
-    about |= {"drawn_from": drawn_from} if drawn_from else {}
-    about |= {"upright": True} if upright else {}
+    if drawn_from:
+        about["drawn_from"] = drawn_from
+    if upright:
+        about["upright"] = True
     images = [np.empty(0, np.int64)]
-    codes = [np.empty(0, np.int8)]
+    splits = [np.empty(0, "U5")]
     changed = 0
     last = -1
     with (
@@ -149,70 +143,66 @@ def write_corpus(
     ):
         while group := list(islice(rows, ROWS)):
             for row in group:
-                wrong = _problem(row, last, complete=complete)
-                if wrong is not None:
-                    raise DataError(
-                        f"{dataset}: image id {row.image_id}, caption id {row.caption_id}: "
-                        f"{wrong}; correct the annotations"
-                    )
+                _check_row(row, last, dataset, complete=complete)
                 last = row.caption_id
             images.append(np.array([row.image_id for row in group], np.int64))
-            codes.append(np.array([SPLITS.index(row.split) for row in group], np.int8))
+            splits.append(np.array([row.split for row in group]))
             # A caption stays one line for the tokenizers behind, which read one a line.
             lines = [one_line(row.caption) for row in group]
             changed += sum(row.caption != line for row, line in zip(group, lines, strict=True))
             columns = {name: list(map(attrgetter(name), group)) for name in COLUMNS}
             columns["caption"] = lines
             writer.write_table(pa.table(columns, schema=schema()), row_group_size=ROWS)
-        splits = np.concatenate(codes)
-        about["split_hash"] = _split_hash(np.concatenate(images), splits, dataset)
+        of_rows = np.concatenate(splits)
+        about["split_hash"] = _split_hash(np.concatenate(images), of_rows, dataset)
         if complete:
-            _check_splits(splits, dataset)
+            _check_splits(of_rows, dataset)
         writer.add_key_value_metadata({"recap": json.dumps(about, sort_keys=True)})
     if changed:
         log.info(f"{dataset}: line breaks inside {changed} captions became spaces")
 
 
-def _problem(row: Caption, last: int, *, complete: bool) -> str | None:
-    """Return what is wrong with a caption after that with the id ``last``, or None."""
+def _check_row(row: Caption, last: int, dataset: str, *, complete: bool) -> None:
+    """Refuse a caption that is wrong after that with the id ``last``."""
     if row.split not in SPLITS:
-        return f"there is no split {row.split!r}"
-    if row.caption_id == last:
-        return "is duplicated"
-    if row.caption_id < last:
-        return f"comes after {last}"
-    if complete and not (row.tokens and row.caption.strip()):
-        return f"there is no word in {row.caption!r}"
-    return None
+        wrong = f"there is no split {row.split!r}"
+    elif row.caption_id == last:
+        wrong = "is duplicated"
+    elif row.caption_id < last:
+        wrong = f"comes after {last}"
+    elif complete and not (row.tokens and row.caption.strip()):
+        wrong = f"there is no word in {row.caption!r}"
+    else:
+        return
+    raise DataError(
+        f"{dataset}: image id {row.image_id}, caption id {row.caption_id}: {wrong}; correct the "
+        "annotations"
+    )
 
 
-def _check_splits(codes: np.ndarray, dataset: str) -> None:
-    for code, split in enumerate(SPLITS):
-        if code not in codes:
+def _check_splits(splits: np.ndarray, dataset: str) -> None:
+    for split in SPLITS:
+        if split not in splits:
             raise DataError(
                 f"{dataset}: the split {split!r} has no images; train, val and test each need some"
             )
 
 
-def _split_hash(images: np.ndarray, codes: np.ndarray, dataset: str) -> str:
-    """Return the ``value_hash`` of the sorted pairs of image and split, a piece at a time."""
+def _split_hash(images: np.ndarray, splits: np.ndarray, dataset: str) -> str:
+    """Return the ``value_hash`` of the sorted pairs of image and split, a pair at a time."""
     unique, first = np.unique(images, return_index=True)
-    splits = codes[first]  # of each image
-    twice = images[splits[np.searchsorted(unique, images)] != codes]
+    own = splits[first]  # of each image
+    twice = images[own[np.searchsorted(unique, images)] != splits]
     if len(twice):
-        both = " and ".join(repr(SPLITS[code]) for code in np.unique(codes[images == twice[0]]))
+        both = " and ".join(map(repr, np.unique(splits[images == twice[0]]).tolist()))
         raise DataError(
             f"{dataset}: image id {twice[0]} is in the splits {both}; take it out of one of them"
         )
     digest = hashlib.sha256(b"[")
-    for start in range(0, len(unique), ROWS):
-        piece = zip(
-            unique[start : start + ROWS].tolist(),
-            splits[start : start + ROWS].tolist(),
-            strict=True,
-        )
-        text = ",".join(f'[{image},"{SPLITS[code]}"]' for image, code in piece)
-        digest.update(f"{',' if start else ''}{text}".encode())
+    comma = ""
+    for image, split in zip(unique, own, strict=True):
+        digest.update(f'{comma}[{image},"{split}"]'.encode())
+        comma = ","
     digest.update(b"]")
     return digest.hexdigest()[:16]
 
@@ -238,12 +228,12 @@ class _About:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Corpus(_About):
-    """A verified corpus file: ids and splits in memory (17 bytes per row), texts on disk."""
+    """A verified corpus file: ids and splits in memory (36 bytes per row), texts on disk."""
 
     path: Path
     image_id: np.ndarray  # of each row, int64 [rows]
     caption_id: np.ndarray  # of each row, int64 [rows], rising
-    codes: np.ndarray  # the split of each row, as its place in SPLITS, int8 [rows]
+    split: np.ndarray  # of each row, str [rows]
 
     @classmethod
     def read(cls, path: str | Path) -> Corpus:
@@ -258,14 +248,9 @@ class Corpus(_About):
                 raise ValueError("its columns are not those of a corpus")
             about = adapter(_About).validate_json((file.metadata.metadata or {}).get(b"recap", b""))
             table = file.read(columns=["image_id", "caption_id", "split"])
-            codes = pc.index_in(table["split"], value_set=pa.array(SPLITS))
+            places = pc.index_in(table["split"], value_set=pa.array(SPLITS)).to_numpy()
             ids = {name: table[name].to_numpy() for name in ("image_id", "caption_id")}
-            return cls(path=path, **vars(about), **ids, codes=codes.to_numpy().astype(np.int8))
-
-    @cached_property
-    def split(self) -> np.ndarray:
-        """Split of each row, str [rows]."""
-        return np.asarray(SPLITS)[self.codes]
+            return cls(path=path, **vars(about), **ids, split=np.asarray(SPLITS)[places])
 
     def rows(self, split: str | None = None) -> np.ndarray:
         """Return the row numbers of a split (without one: all), int64, by caption id."""
@@ -275,11 +260,11 @@ class Corpus(_About):
             raise DataError(
                 f"{self.path}: the split {split!r} has no images; {nearest(split, self.present())}"
             )
-        return np.flatnonzero(self.codes == SPLITS.index(split))
+        return np.flatnonzero(self.split == split)
 
     def present(self) -> list[str]:
         """Return the splits that have captions."""
-        return [split for code, split in enumerate(SPLITS) if (self.codes == code).any()]
+        return [split for split in SPLITS if split in self.split]
 
     def image_ids(self, split: str | None = None) -> list[int]:
         """Return the image ids of a split, each once, rising."""

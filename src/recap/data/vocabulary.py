@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, groupby, takewhile
+from itertools import chain, groupby, pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,8 +146,8 @@ class BytePairVocabulary(AnyVocabulary):
             )
         self.tokenizer = tokenizer
         special = {numbers[piece] for piece in SPECIAL_PIECES if piece in numbers}
-        self._pieces = [number for number in range(len(numbers)) if number not in special]
-        super().__init__(self._pieces, rule, tokenizer=tokenizer.to_str())
+        pieces = [number for number in range(len(numbers)) if number not in special]
+        super().__init__(pieces, rule, tokenizer=tokenizer.to_str())
 
     @property
     def rows(self) -> list[int]:
@@ -158,13 +158,13 @@ class BytePairVocabulary(AnyVocabulary):
                 f"byte pairs: one of the pieces {', '.join(SPECIAL_PIECES)} is missing, so they "
                 "are not GPT-2's; take its files"
             )
-        return [*(numbers[piece] for piece in SPECIAL_PIECES), *self._pieces]
+        return [*(numbers[piece] for piece in SPECIAL_PIECES), *self._tokens]
 
     @property
     def begins_word(self) -> list[bool]:
         """Whether each id is a piece that begins a word after the first
         of a caption, so that a space precedes it."""
-        pieces = (str(self.tokenizer.id_to_token(number)) for number in self._pieces)
+        pieces = (str(self.tokenizer.id_to_token(number)) for number in self._tokens)
         return [False] * len(SPECIAL) + [piece.startswith(SPACE) for piece in pieces]
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
@@ -185,7 +185,7 @@ class BytePairVocabulary(AnyVocabulary):
 
     def text(self, places: list[int]) -> str:
         """Return the pieces as they spell each other."""
-        numbers = [self._pieces[place] for place in places]
+        numbers = [self._tokens[place] for place in places]
         return str(self.tokenizer.decode(numbers, skip_special_tokens=False))
 
 
@@ -300,9 +300,7 @@ class CaptionIds(Mapping[int, list[list[int]]]):
     def __getitem__(self, image: int) -> list[list[int]]:
         (place,) = self.places([image]).tolist()
         bounds = self.starts[self.first[place] : self.first[place + 1] + 1].tolist()
-        return [
-            self.tokens[low:high].tolist() for low, high in zip(bounds, bounds[1:], strict=False)
-        ]
+        return [self.tokens[low:high].tolist() for low, high in pairwise(bounds)]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.image_ids.tolist())
@@ -312,7 +310,7 @@ class CaptionIds(Mapping[int, list[list[int]]]):
 
     def places(self, images: Iterable[int]) -> Ints:
         """Return the places of images in `image_ids`, [B]."""
-        wanted = np.asarray(images if isinstance(images, Sequence) else list(images), np.int64)
+        wanted = np.fromiter(images, np.int64)
         places = np.searchsorted(self.image_ids, wanted)
         present = np.append(self.image_ids, -1)[places] == wanted
         if not present.all():
@@ -389,21 +387,22 @@ def load_vocabulary(path: str | Path) -> AnyVocabulary:
 def build_vocabulary(
     *,
     corpus: Path,
-    rule: Mapping[str, Any] | VocabularyRule | BytePairRule,
+    rule: dict[str, Any] | VocabularyRule | BytePairRule,
     inputs: Path,
     out: Path,
 ) -> AnyVocabulary:
     """Build the vocabulary of a corpus file by its rule, write it to ``out`` and return it."""
-    rule = (
-        validate(VocabularyConfig, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
-    )
+    checked: VocabularyConfig = validate(VocabularyConfig, rule, "vocabulary")
     vocabulary: AnyVocabulary
-    if isinstance(rule, BytePairRule):
-        vocabulary = load_byte_pairs(rule.tokenizer, inputs=inputs, max_length=rule.max_length)
+    if isinstance(checked, BytePairRule):
+        vocabulary = load_byte_pairs(
+            checked.tokenizer, inputs=inputs, max_length=checked.max_length
+        )
     else:
-        tokens = Corpus.read(corpus).token_lists(None if rule.splits == "all" else rule.splits)
+        splits = checked.splits
+        tokens = Corpus.read(corpus).token_lists(None if splits == "all" else splits)
         vocabulary = Vocabulary.build(
-            tokens, min_count=rule.min_count, max_length=rule.max_length, splits=rule.splits
+            tokens, min_count=checked.min_count, max_length=checked.max_length, splits=splits
         )
     vocabulary.save(out)
     checksums.record(out)

@@ -139,9 +139,7 @@ class Detector(_Detecting):
         records = []
         # All pictures are computed before the first is fetched, so that a GPU is waited for once.
         for picture, (count, arrays), grid in zip(pictures, regions, grids, strict=True):
-            values = {
-                name: self._fetched(name, array[: int(count)]) for name, array in arrays.items()
-            }
+            values = {name: array[: int(count)].cpu().numpy() for name, array in arrays.items()}
             # boxes of the resized picture become those of the picture, inside it
             if self.spec.regions:
                 _, height, width = picture.pixels.shape
@@ -150,7 +148,7 @@ class Detector(_Detecting):
                 edges = np.tile(np.array(picture.size, np.float32), 2)
                 values[f"{REGION}/boxes"] = np.clip(boxes, 0, edges)
             if grid is not None:
-                values[GRID] = self._fetched(GRID, grid)
+                values[GRID] = grid.cpu().numpy()
             records.append(ImageFeatures(picture.image_id, picture.size, values))
         return records
 
@@ -238,14 +236,6 @@ class Detector(_Detecting):
         places = torch.arange(len(boxes), device=boxes.device)
         own = deltas.view(len(boxes), deltas.shape[1] // 4, 4)[places, classes]
         return self.model.roi_heads.box_predictor.box2box_transform.apply_deltas(own, boxes)
-
-    def _fetched(self, name: str, values: Tensor) -> np.ndarray:
-        """Return an array on the CPU, vectors in the type that is stored."""
-        if name in (REGION, GRID) and self.spec.dtype == "float16":
-            half: np.ndarray = values.half().cpu().numpy()
-            if np.isfinite(half).all():
-                return half  # else the store says of the full values what is wrong with them
-        return values.cpu().numpy()
 
 
 class Segmenter(_Detecting):

@@ -122,12 +122,12 @@ def build_released(
             model.backbone.stem = CaffeStem(model.backbone.stem.conv1)
             model.roi_heads.res5 = _dilated_stage(config)
         if spec.attributes:
-            sizes = {
-                "classes": spec.classes,
-                "attributes": spec.attributes,
-                "size": release.attributes_from,
-            }
-            model.attribute_head = AttributeHead(**sizes, none=release.no_attribute)
+            model.attribute_head = AttributeHead(
+                classes=spec.classes,
+                attributes=spec.attributes,
+                size=release.attributes_from,
+                none=release.no_attribute,
+            )
     if spec.anchors == "caffe":
         (anchors,) = model.proposal_generator.anchor_generator.cell_anchors
         anchors.copy_(caffe_anchors())
@@ -171,18 +171,17 @@ def _dilated_stage(config: Any) -> nn.Module:
     from detectron2.modeling.backbone.resnet import BottleneckBlock, ResNet
 
     resnet = config.MODEL.RESNETS
-    options = {
-        "num_groups": resnet.NUM_GROUPS,
-        "norm": resnet.NORM,
-        "stride_in_1x1": resnet.STRIDE_IN_1X1,
-    }
-    channels = {
-        "in_channels": resnet.RES2_OUT_CHANNELS * 4,
-        "out_channels": resnet.RES2_OUT_CHANNELS * 8,
-        "bottleneck_channels": resnet.NUM_GROUPS * resnet.WIDTH_PER_GROUP * 8,
-    }
     blocks = ResNet.make_stage(
-        BottleneckBlock, 3, stride_per_block=[1, 1, 1], dilation=2, **channels, **options
+        BottleneckBlock,
+        3,
+        stride_per_block=[1, 1, 1],
+        dilation=2,
+        in_channels=resnet.RES2_OUT_CHANNELS * 4,
+        out_channels=resnet.RES2_OUT_CHANNELS * 8,
+        bottleneck_channels=resnet.NUM_GROUPS * resnet.WIDTH_PER_GROUP * 8,
+        num_groups=resnet.NUM_GROUPS,
+        norm=resnet.NORM,
+        stride_in_1x1=resnet.STRIDE_IN_1X1,
     )
     return nn.Sequential(*blocks)
 

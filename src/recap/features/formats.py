@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -287,7 +288,7 @@ class NpzFolder:
         self._files = _files(folder, ".npz", lookup)
         self.ids = list(self._files)
         boxes = folder.with_name(folder.name.removesuffix("_att") + "_box")
-        self._boxes: EntryIndex | None = None
+        self._boxes = EntryIndex()
         if folder.name.endswith("_att") and boxes.is_dir():
             self._boxes = _files(boxes, ".npy", lookup)
             for image_id in self._files.keys() - self._boxes.keys():
@@ -317,7 +318,7 @@ class NpzFolder:
         if not values.size:
             raise no_rows(image_id, str(path))
         arrays = {self.streams[0]: values.reshape(-1, values.shape[-1])}
-        if self._boxes is not None:
+        if self._boxes:
             arrays[f"{self.streams[0]}/boxes"] = _npy(self._boxes[image_id])
         return ImageFeatures(image_id, (0, 0), arrays)
 
@@ -366,22 +367,28 @@ class M2Hdf5:
     boxes refer to, ``<id>_mask`` [n, 49] the cells a region touches.
     """
 
-    _COLUMNS = (("boxes", "boxes"), ("cls_prob", "class_probabilities"), ("mask", "cells"))
+    _ARRAYS: ClassVar = {  # ending of a dataset -> how a store calls it
+        "features": REGION,
+        "boxes": f"{REGION}/boxes",
+        "cls_prob": f"{REGION}/class_probabilities",
+        "mask": f"{REGION}/cells",
+        "grids": GRID,
+    }
 
     def __init__(
         self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
     ) -> None:
         """Find the images and what there is of each."""
-        (self._path,) = plain_files([only_path(paths, "HDF5 file")], "one HDF5 file")
+        self._path = only_path(paths, "HDF5 file")
         import h5py
 
         self._names = EntryIndex()
         with self._reading(str(self._path)):
             self._file = h5py.File(self._path, "r", locking=False)
             self._datasets = set(self._file)
-        names = {REGION: "features", GRID: "grids"}
         suffixes = {key.rpartition("_")[2] for key in self._datasets}
-        self.streams = tuple(stream for stream, suffix in names.items() if suffix in suffixes)
+        there = [name for suffix, name in self._ARRAYS.items() if suffix in suffixes]
+        self.streams = tuple(name for name in there if name in (REGION, GRID))
         if not self.streams:
             raise FeatureError(
                 f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another "
@@ -389,7 +396,7 @@ class M2Hdf5:
             )
         for key in sorted(self._datasets):
             name, _, suffix = key.rpartition("_")
-            if suffix == names[self.streams[0]]:
+            if self._ARRAYS.get(suffix) == self.streams[0]:
                 self._names.add(lookup.image_id(name, str(self._path)), name, str(self._path))
         self.ids = list(self._names)
 
@@ -400,13 +407,10 @@ class M2Hdf5:
     def read(self, image_id: int) -> ImageFeatures:
         """Return all streams and columns of one image."""
         arrays: dict[str, np.ndarray] = {}
-        if REGION in self.streams:
-            arrays[REGION] = self._dataset(image_id, "features")
-            for suffix, column in self._COLUMNS:
-                if self._has(image_id, suffix):
-                    arrays[f"{REGION}/{column}"] = self._dataset(image_id, suffix)
-        if GRID in self.streams:
-            arrays[GRID] = self._dataset(image_id, "grids")
+        for suffix, name in self._ARRAYS.items():
+            is_used = name.split("/")[0] in self.streams
+            if is_used and (name in self.streams or self._has(image_id, suffix)):
+                arrays[name] = self._dataset(image_id, suffix)
         size = (0, 0)
         if self._has(image_id, "size"):
             sides = self._dataset(image_id, "size").ravel()

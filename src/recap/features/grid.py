@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from PIL import ImageOps
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -143,12 +144,13 @@ class Backbone(TimmEncoder):
                 self.model.forward_features(inputs), model=self.model, backbone=self.spec.backbone
             )
         else:
-            options = {
-                "indices": [self.spec.out_index],
-                "intermediates_only": True,
-                "stop_early": True,
-            }
-            (maps,) = self.model.forward_intermediates(inputs, output_fmt="NCHW", **options)
+            (maps,) = self.model.forward_intermediates(
+                inputs,
+                indices=[self.spec.out_index],
+                intermediates_only=True,
+                stop_early=True,
+                output_fmt="NCHW",
+            )
         if min(maps.shape[-2:]) < grid:
             raise ConfigError(
                 f"{self.spec.backbone}: gives maps of {maps.shape[-2]} x {maps.shape[-1]} cells, "
@@ -289,13 +291,11 @@ class CropEncoder(TimmEncoder):
         crops = np.empty((len(boxes), edge, edge, 3), np.uint8)
         for place, box in enumerate(boxes):
             part = picture.crop(pixels(box, picture.size, margin=self.spec.margin))
-            side = min(part.size)
-            middle: tuple[float, float, float, float] = (0, 0, part.width, part.height)
             # the shorter side is scaled, and the middle of the longer one is taken
             if self.spec.crop == "centre":
-                left, top = (part.width - side) / 2, (part.height - side) / 2
-                middle = (left, top, left + side, top + side)
-            crops[place] = np.asarray(part.resize((edge, edge), self.resample, box=middle))
+                crops[place] = np.asarray(ImageOps.fit(part, (edge, edge), self.resample))
+            else:
+                crops[place] = np.asarray(part.resize((edge, edge), self.resample))
         return Cut(image_id, picture.size, boxes, crops)
 
     def batches(self, items: Iterator[Cut]) -> Iterator[list[Cut]]:
@@ -349,10 +349,8 @@ def pixels(
 
     Box and pixels are left, top, right, bottom; the size is width and height of the picture.
     """
-    width = float(box[2] - box[0]) * margin
-    height = float(box[3] - box[1]) * margin
-    left = min(max(int(np.floor(box[0] - width)), 0), size[0] - 1)
-    top = min(max(int(np.floor(box[1] - height)), 0), size[1] - 1)
-    right = max(min(int(np.ceil(box[2] + width)), size[0]), left + 1)
-    bottom = max(min(int(np.ceil(box[3] + height)), size[1]), top + 1)
+    wider = ((box[2:] - box[:2]).astype(np.float64) * margin).astype(box.dtype)
+    first = np.floor(box[:2] - wider).clip(0, np.subtract(size, 1))
+    last = np.ceil(box[2:] + wider).clip(first + 1, size)
+    left, top, right, bottom = map(int, (*first, *last))
     return left, top, right, bottom

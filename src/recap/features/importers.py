@@ -22,7 +22,6 @@ from recap.core.process import limited_memory
 from recap.data.corpus import Corpus
 from recap.features.extraction import ExtractionJob, describe, write
 from recap.features.records import REGION, ImageFeatures
-from recap.features.store import FeatureStore
 from recap.settings.features import FORMATS, ImportedFeatures
 
 _NUMBER = re.compile(r"(?:^|[_-])([0-9]+)$")
@@ -47,11 +46,11 @@ class Source(Protocol):
 
 
 @limited_memory()
-def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore | None:
+def import_features(spec: ImportedFeatures, job: ExtractionJob) -> None:
     """Write a store from feature files; with a corpus, of exactly its images or those that are
     used.
 
-    Memory holds one shard. Returns None where a part of a store was made.
+    Memory holds one shard.
     """
     paths = [job.inputs / source for source in spec.sources]
     for path in paths:
@@ -83,16 +82,6 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
         streams=source.streams,
         files=lambda image_id: source.files(image_id) if image_id in available else None,
     )
-    if job.part is not None:
-        return None
-    store = FeatureStore(job.out)
-    for stream in store.streams:
-        rows = store.rows(store.ids.tolist(), stream)
-        log.info(
-            f"{job.out}: {len(store)} images, none twice; {stream}: {rows.sum()} vectors, "
-            f"{rows.min()} to {rows.max()} per image"
-        )
-    return store
 
 
 def _wanted(
@@ -237,7 +226,7 @@ class ImageIdLookup:
 
 def _number_at_end(path: PurePosixPath, where: str) -> int:
     match = _NUMBER.search(path.stem)
-    if match is None or len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
+    if match is None or int(match[1]) > _LARGEST_ID:
         raise FeatureError(
             f"{where}: {path.name[:80]!r} has no image id up to {_LARGEST_ID} at its end "
             "and no corpus to find it in; give the --corpus"

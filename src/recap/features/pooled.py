@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from recap.core import checksums
 from recap.core.documents import read_json
@@ -165,9 +166,9 @@ def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
 
 def tight_box(mask: np.ndarray) -> tuple[int, int, int, int]:
     """Return left, top, right and bottom of a mask [H, W] that is not empty."""
-    rows = np.flatnonzero(mask.any(1))
-    columns = np.flatnonzero(mask.any(0))
-    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+    box = Image.fromarray(mask.astype(np.uint8)).getbbox()
+    assert box is not None
+    return box
 
 
 def tight_boxes(masks: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ import hashlib
 import json
 import mmap
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,6 @@ CHANNEL_SCALE = "channel_scale"
 _MADE_BY = ("layout", "extractor_hash", "weights_sha256", "dtype")
 _HASHED = (*_MADE_BY, "checksum", "index_checksum")
 _SAMPLE = 64  # images whose numbers are described
-_PIECE = 2**24  # bytes read at a time
 
 
 @dataclass(frozen=True)
@@ -73,16 +72,13 @@ class Index:
 class Rows:
     """Where the rows of one array are in a file."""
 
-    path: Path
     row: np.dtype  # with the shape of a row
     count: int
     offset: int  # of the first, in bytes
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Read rows into memory, which unlike mapped pages are freed after use."""
-        return np.fromfile(
-            self.path, self.row, stop - start, offset=self.offset + start * self.row.itemsize
-        )
+    def place(self, number: int) -> int:
+        """Return where a row begins in the file, in bytes."""
+        return self.offset + number * self.row.itemsize
 
 
 def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
@@ -101,18 +97,18 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
         for stream, ends in offsets.items():
             columns = [name for name in COLUMNS if name in file[stream]]
             for name in [VALUES, *columns]:
-                arrays[f"{stream}/{name}"] = _rows(path, file[stream][name], name, ends[-1])
+                arrays[f"{stream}/{name}"] = _rows(file[stream][name], name, ends[-1])
     return attributes, index, arrays
 
 
-def _rows(path: Path, data: Any, name: str, count: int) -> Rows:
+def _rows(data: Any, name: str, count: int) -> Rows:
     """Return where the rows of an HDF5 data set are; ValueError where it is another's."""
     place = data.id.get_offset()  # None where it is not in one piece
     types = DTYPES if name == VALUES else (COLUMNS[name],)
     is_shaped = len(data) == count and (name != VALUES or data.ndim == 2)
     if place is None or data.dtype not in map(np.dtype, types) or not is_shaped:
         raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
-    return Rows(path, np.dtype((data.dtype, data.shape[1:])), count, place)
+    return Rows(np.dtype((data.dtype, data.shape[1:])), count, place)
 
 
 class FeatureStore:
@@ -215,23 +211,16 @@ class FeatureStore:
         """Return the hash of extractor, weights and type of numbers; other images keep it."""
         return value_hash({key: self.attributes[key] for key in _MADE_BY})
 
-    def blocks(
-        self, first: int = 0, last: int | None = None
-    ) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-        """Yield start and stop of positions, from ``first`` to ``last``,
-        and their arrays by path, as stored.
+    def stored(self, position: int) -> dict[str, np.ndarray]:
+        """Read the arrays of an image, given by its place in the file, by path and as stored.
 
-        A block holds about 16 MiB, so that memory stays bounded however large the file is.
+        Unlike mapped pages, their memory is freed after use.
         """
-        size = sum(array.nbytes for array in self._mapped.values())
-        step = max(1, int(_PIECE // (size / len(self.ids) + 1)))
-        end = len(self.ids) if last is None else last
-        for start in range(first, end, step):
-            stop = min(start + step, end)
-            arrays = {}
-            for path, rows in self.arrays.items():
-                arrays[path] = rows.read(*self.offsets[path.split("/")[0]][[start, stop]])
-            yield start, stop, arrays
+        arrays = {}
+        for path, rows in self.arrays.items():
+            start, stop = self._bounds(path, position)
+            arrays[path] = np.fromfile(self.path, rows.row, stop - start, offset=rows.place(start))
+        return arrays
 
     def require(self, image_ids: Iterable[int]) -> None:
         """Check that all of these images have features, before hours are spent on the others."""
@@ -256,27 +245,18 @@ class FeatureStore:
 
     def verify(self) -> None:
         """Read everything and compare it with the checksums (1 GB takes about a second)."""
-        for position in np.flatnonzero(~self.intact()).tolist():
-            raise self._changed(position)
+        for position in range(len(self.ids)):
+            if not self.is_intact(position):
+                raise self._changed(position)
 
-    def intact(self) -> np.ndarray:
-        """Read everything; return which images are as they were stored, bool [images]."""
-        intact = np.zeros(len(self.ids), bool)
-        for start, stop, arrays in self.blocks():
-            for position in range(start, stop):
-                intact[position] = self._is_intact(position, arrays, start)
-        return intact
+    def is_intact(self, position: int) -> bool:
+        """Read an image, given by its place in the file; return whether it is as it was stored."""
+        return image_digest(self.stored(position)) == self.digests[position].tobytes()
 
-    def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray], first: int = 0) -> bool:
-        """Compare an image with its digest.
-
-        The arrays start with the rows of the image at ``first``.
-        """
-        own = {}
-        for path, array in arrays.items():
-            begin, start, stop = self.offsets[path.split("/")[0]][[first, position, position + 1]]
-            own[path] = array[start - begin : stop - begin]
-        return image_digest(own) == self.digests[position].tobytes()
+    def _bounds(self, path: str, position: int) -> tuple[int, int]:
+        """Return the first row of an image in an array, and the first that is not its own."""
+        start, stop = self.offsets[path.split("/")[0]][position : position + 2].tolist()
+        return start, stop
 
     def _changed(self, position: int) -> FeatureError:
         return FeatureError(
@@ -293,7 +273,11 @@ class FeatureStore:
 
         positions = self.positions(image_ids)
         for position in np.unique(positions[~self._compared[positions]]).tolist():
-            if not self._is_intact(position, self._mapped):
+            own = {}
+            for name, array in self._mapped.items():
+                start, stop = self._bounds(name, position)
+                own[name] = array[start:stop]
+            if image_digest(own) != self.digests[position].tobytes():
                 raise self._changed(position)
             self._compared[position] = True
         offsets = self.offsets[path.split("/")[0]]
@@ -301,14 +285,14 @@ class FeatureStore:
         starts = offsets[positions]
         counts = offsets[positions + 1] - starts
         places = np.arange(int(counts.max(initial=0)))
-        width = rows.row.itemsize
         mask = torch.from_numpy(places < counts[:, None])
         # In the order of the file: a cold disk reads forwards,
         # and all at once; a warm one loses microseconds.
         for image in np.argsort(starts, kind="stable").tolist():
-            begin = rows.offset + int(starts[image]) * width
+            begin = rows.place(int(starts[image]))
+            end = rows.place(int(starts[image] + counts[image]))
             page = begin - begin % mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_WILLNEED, page, begin + int(counts[image]) * width - page)
+            self._map.madvise(mmap.MADV_WILLNEED, page, end - page)
         # One operation for the whole batch; where an image has fewer rows,
         # its last one is repeated until it is zeroed.
         taken = torch.from_numpy(

@@ -9,6 +9,7 @@ boxes have their middle in it, and what the background is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -115,12 +116,11 @@ def _training_records(boxes: Path) -> list[dict[str, Any]]:
 
 def _names(records: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return, for each of NAMES, all that objects have."""
-    names: dict[str, set[str]] = {name: set() for name in NAMES}
-    for record in records:
-        for item in record["objects"]:
-            for name in NAMES:
-                names[name].add(item[name])
-    return {name: sorted(values) for name, values in names.items()}
+    objects = list(chain.from_iterable(record["objects"] for record in records))
+    names = {}
+    for name in NAMES:
+        names[name] = sorted({item[name] for item in objects})
+    return names
 
 
 def cell_labels(

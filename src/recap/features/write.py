@@ -11,7 +11,6 @@ it was made.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import shutil
@@ -23,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from recap.core.documents import differences, read_json, write_json
 from recap.core.errors import FeatureError, listed
 from recap.core.files import atomic_path, remove_leftovers, writing
+from recap.core.hashing import value_hash
 from recap.core.log import log, progress
 from recap.features.records import GRID, VALUES, ImageFeatures, image_digest, stored_arrays
 from recap.features.store import MAGIC, FeatureStore, Index, Rows
@@ -64,10 +63,9 @@ class Part:
         return Part(int(number) - 1, int(count), done)
 
 
-class Finished(BaseModel):
+@dataclass(frozen=True)
+class Finished:
     """What a finished part says: the same as every other part of the store."""
-
-    model_config = ConfigDict(extra="forbid")
 
     header: dict[str, str]
     ids: list[int]  # of all images, ascending
@@ -115,8 +113,11 @@ def build_store(
         if lacking:
             missing.append(lacking)
     total = sum(map(len, missing))
-    records = progress(extract(missing), name=out.stem, unit="images", total=total)
-    there |= _write_shards(shards, missing, iter(records), header=header)
+    records = iter(progress(extract(missing), name=out.stem, unit="images", total=total))
+    for group in missing:
+        path = shards / f"{job}-{value_hash(group)}{SHARD}"
+        _write_shard(path, group, records, header=header)
+        there |= dict.fromkeys(group, FeatureStore(path))
     if part is not None:
         write_json(part.done, {"header": header, "ids": sorted({*ordered, *there})})
         return
@@ -148,9 +149,8 @@ def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | 
 def _earlier(out: Path, kept: Path | None, shards: Path, job: str) -> list[FeatureStore]:
     """Open what earlier runs of a job have left: stores, shards and unfinished merges, the newest
     first."""
-    names = [kept, out] if kept is not None else [out]
-    paths = [path for path in names if path.exists()]
-    paths += sorted([*shards.glob(f"{job}-*{SHARD}"), *shards.glob(f"{job}-*{MERGING}")])
+    paths = [path for path in (kept, out) if path is not None and path.exists()]
+    paths += shards.glob(f"{job}-*.h5")
     stores = []
     for path in sorted(paths, key=_written, reverse=True):
         try:
@@ -176,25 +176,24 @@ def _there(
     """
     there: dict[int, FeatureStore] = {}
     for store in stores:
-        own = {}
-        for position, image_id in enumerate(store.ids.tolist()):
-            if image_id not in there and (image_id in ids or store.path == grown):
-                own[image_id] = position
-        if not own:
-            continue
-        intact = store.intact()
+        wanted = [
+            image_id
+            for image_id in store.ids.tolist()
+            if image_id not in there and (image_id in ids or store.path == grown)
+        ]
         written = _written(store.path)
-        before = len(there)
-        for image_id, position in own.items():
-            if intact[position] and _is_older(files(image_id), written):
-                there[image_id] = store
-        taken = len(there) - before
-        if taken < len(own):
+        taken = []
+        for image_id, position in zip(wanted, store.positions(wanted).tolist(), strict=True):
+            if store.is_intact(position) and _is_older(files(image_id), written):
+                taken.append(image_id)
+        there |= dict.fromkeys(taken, store)
+        if len(taken) < len(wanted):
             log.warning(
-                f"{store.path}: {len(own) - taken} images are unfinished or damaged, or their "
-                "files have changed since (making them again)"
+                f"{store.path}: {len(wanted) - len(taken)} images are unfinished or damaged, or "
+                "their files have changed since (making them again)"
             )
-        log.info(f"{store.path}: {taken} images are there from an earlier run")
+        if taken:
+            log.info(f"{store.path}: {len(taken)} images are there from an earlier run")
     return there
 
 
@@ -231,11 +230,6 @@ def _finish(
     else:
         _merge(sources, out, shards=shards, kept=kept, header=header)
     _remove_shards(shards)
-
-
-def _set_hash(ids: Sequence[int]) -> str:
-    """Return 16 hex digits that stand for a set of ids."""
-    return hashlib.sha256(np.unique(np.asarray(ids, "<i8")).tobytes()).hexdigest()[:16]
 
 
 def _check_writable(path: Path) -> None:
@@ -293,7 +287,7 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
             data = file.create_dataset(
                 name, (count, *row.shape), row.base, dcpl=places, track_times=False
             )
-            rows[name] = Rows(path, row, count, data.id.get_offset())
+            rows[name] = Rows(row, count, data.id.get_offset())
         # Texts of fixed length lie under these checksums;
         # those of any length do not, and damaged ones hang HDF5.
         file.attrs.update(
@@ -306,34 +300,19 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
 
 def _fill(
     path: Path,
-    arrays: Mapping[str, Rows],
-    first: Mapping[str, int],
-    blocks: Iterable[Mapping[str, Any]],
+    places: Mapping[str, Rows],
+    offsets: Mapping[str, np.ndarray],  # of each stream
+    images: Iterable[tuple[int, Mapping[str, np.ndarray]]],  # position and arrays by their path
 ) -> None:
-    """Write pieces of all arrays in turn, each array from its row ``first[path]`` on."""
-    at = dict(first)
+    """Write images to their places in a file, and wait until they are on the disk."""
     with path.open("r+b") as file:
-        for block in blocks:
-            for name, piece in block.items():
-                file.seek(arrays[name].offset + at[name] * arrays[name].row.itemsize)
-                file.write(np.ascontiguousarray(piece).data)
-                at[name] += len(piece)
-
-
-def _write_shards(
-    shards: Path,
-    groups: Sequence[Sequence[int]],
-    records: Iterator[ImageFeatures],
-    *,
-    header: Mapping[str, str],
-) -> dict[int, FeatureStore]:
-    """Write a shard of each group of images; return the shard of each image."""
-    written: dict[int, FeatureStore] = {}
-    for group in groups:
-        path = shards / f"{header['job']}-{_set_hash(group)}{SHARD}"
-        _write_shard(path, group, records, header=header)
-        written |= dict.fromkeys(group, FeatureStore(path))
-    return written
+        for position, arrays in images:
+            for name, array in arrays.items():
+                first = int(offsets[name.split("/")[0]][position])
+                file.seek(places[name].place(first))
+                file.write(np.ascontiguousarray(array).data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write_shard(
@@ -379,7 +358,7 @@ def _write_shard(
     )
     with atomic_path(path) as temporary:
         places = _lay_out(temporary, index, common, header)
-        _fill(temporary, places, dict.fromkeys(common, 0), images)
+        _fill(temporary, places, offsets, enumerate(images))
 
 
 def _shapes(form: Form) -> dict[str, list[Any]]:
@@ -399,8 +378,8 @@ def _merge(
     """Lay a store out, copy images into it, shard by shard, and give it its names."""
     form = _common_form([store for store, _ in sources.values()])
     index = _joint_index(sources.values(), header["streams"].split())
-    name = _set_hash([*index.ids.tolist(), *index.digests.view("<i8").ravel().tolist()])
-    unfinished = shards / f"{header['job']}-{name}{MERGING}"
+    content = index.attributes(header)["feature_hash"]
+    unfinished = shards / f"{header['job']}-{content}{MERGING}"
     with writing(unfinished):
         if unfinished not in sources:
             with atomic_path(unfinished) as temporary:
@@ -411,7 +390,9 @@ def _merge(
         target = FeatureStore(unfinished)
         for path, (store, ids) in sources.items():
             if path != unfinished:
-                _copy(store, target, ids)
+                images = map(store.stored, store.positions(ids).tolist())
+                places = target.positions(ids).tolist()
+                _fill(unfinished, target.arrays, target.offsets, zip(places, images, strict=True))
             if path.name.endswith(SHARD):
                 path.unlink()
         try:
@@ -435,21 +416,6 @@ def _common_form(stores: Sequence[FeatureStore]) -> Form:
                 f"{store.path}: its features are of another form than those before it; delete it"
             )
     return form
-
-
-def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None:
-    """Copy images to their places, and wait until they are on the disk."""
-    here = store.positions(ids)
-    there = target.positions(ids)
-    neighbors = np.flatnonzero((np.diff(here) != 1) | (np.diff(there) != 1)) + 1
-    for run in np.split(np.arange(len(ids)), neighbors):  # of images that are neighbors in both
-        blocks = store.blocks(int(here[run[0]]), int(here[run[-1]]) + 1)
-        first = {
-            path: int(target.offsets[path.split("/")[0]][there[run[0]]]) for path in target.arrays
-        }
-        _fill(target.path, target.arrays, first, (arrays for _, _, arrays in blocks))
-    with target.path.open("rb") as written:
-        os.fsync(written.fileno())
 
 
 def _joint_index(

@@ -215,12 +215,12 @@ def load_model(run: Path, inputs: InputSpec) -> Captioner:
 def check_inputs(
     run: Path,
     vocabulary: Path,
-    words: AnyVocabulary,
+    loaded: AnyVocabulary,
     stores: Sequence[FeatureStore],
     *,
     other_pictures: bool = False,
 ) -> None:
-    """Refuse words and features that a run was not trained with."""
+    """Refuse a vocabulary and features that a run was not trained with."""
     # Of features that others made, a store records the files alone,
     # and those of `other_pictures` lie in other files.
     made_from = _made_from(run)
@@ -233,7 +233,7 @@ def check_inputs(
     if other_pictures and any(of_others):
         maker = None
     for kind, option, file, own, expected in (
-        (ConfigError, "vocabulary", str(vocabulary), words.hash, made_from.vocabulary_hash),
+        (ConfigError, "vocabulary", str(vocabulary), loaded.hash, made_from.vocabulary_hash),
         (
             FeatureError,
             "features",

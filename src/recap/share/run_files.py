@@ -145,17 +145,17 @@ def find_run_files(
     elif vocabulary is None and results is not None:
         vocabulary = results / "data" / spec.dataset / VOCABULARY
     vocabulary = _present(vocabulary, run, "vocabulary", ConfigError)
-    words = load_vocabulary(vocabulary)
+    loaded = load_vocabulary(vocabulary)
     if (run / FEATURES).is_file() and not features:  # an exported folder
-        check_inputs(run, vocabulary, words, [])
+        check_inputs(run, vocabulary, loaded, [])
         extractors = _read_extractors(run, weights)
     else:
         paths: Sequence[Path | None] = features or _store_paths(spec, results) or [None]
         stores = [FeatureStore(_present(path, run, "features", MissingFeatures)) for path in paths]
-        check_inputs(run, vocabulary, words, stores)
+        check_inputs(run, vocabulary, loaded, stores)
         extractors = [extractor_of(store, weights) for store in stores]
     name = made_from.name or _name(made_from, results)
-    return RunFiles(run, name, words, extractors, _decoding(run, made_from))
+    return RunFiles(run, name, loaded, extractors, _decoding(run, made_from))
 
 
 def _name(made_from: _MadeFrom, results: Path | None) -> str:

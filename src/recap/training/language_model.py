@@ -53,11 +53,11 @@ def pretrain_language_model(
     Write its weights, and beside them a report.
     """
     torch.set_num_threads(threads)
-    words = load_vocabulary(vocabulary)
+    loaded = load_vocabulary(vocabulary)
     group = Group(device=select_device(device))
     texts = texts_outside(spec, corpus=corpus, inputs=inputs)
     longest = spec.positions - 1  # positions are those of <bos> and the words; <eos> is never read
-    ids = [words.encode(tokens)[:longest] for tokens in texts.tokens]
+    ids = [loaded.encode(tokens)[:longest] for tokens in texts.tokens]
     order = generator(spec.seed, "validation texts").permutation(len(ids)).tolist()
     if len(ids) <= spec.validation_texts:
         raise TrainingError(f"{len(ids)} texts leave none to train on; lower validation_texts")
@@ -84,7 +84,7 @@ def pretrain_language_model(
     sizes = spec.model_dump(
         include={"d_model", "heads", "d_feed_forward", "layers", "positions", "dropout"}
     )
-    model = LanguageModel(vocabulary_size=len(words), **sizes).to(group.device)
+    model = LanguageModel(vocabulary_size=len(loaded), **sizes).to(group.device)
     stage = CrossEntropy(
         epochs=spec.epochs,
         schedule=CosineSchedule(learning_rate=spec.learning_rate, warmup=spec.warmup),
@@ -124,7 +124,7 @@ def pretrain_language_model(
             validate=perplexity,
             identity={
                 "settings": spec.model_dump(mode="json"),
-                "inputs": {"vocabulary_hash": words.hash, "texts_hash": value_hash(ids)},
+                "inputs": {"vocabulary_hash": loaded.hash, "texts_hash": value_hash(ids)},
                 "source": code_digest("recap.training.language_model"),
             },
             name=NAME,
@@ -132,7 +132,7 @@ def pretrain_language_model(
         )
         history = loop.run().history
         model.load_state_dict(read_weights(loop.best_weights))
-    save_language_model(out, model.decoder, words.hash, heads=spec.heads)
+    save_language_model(out, model.decoder, loaded.hash, heads=spec.heads)
     report = out.with_suffix(".json")
     reported = []
     for line in history:
@@ -145,7 +145,7 @@ def pretrain_language_model(
             "training_texts": trained,
             "validation_texts": spec.validation_texts,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "vocabulary_hash": words.hash,
+            "vocabulary_hash": loaded.hash,
             "perplexity": -loop.progress.best,
             "history": reported,
         },

@@ -142,8 +142,8 @@ class OptimizerStep:
             return Logged(nothing, 0), nothing, 0.0
         with mixed(self.stage.precision, self.group.device):
             logged = self.objective(batch.to(self.group.device), epoch)
-        num_tokens, num_added = self.group.all_reduce_sum(logged.num_tokens, logged.num_added)
-        weight = logged.num_tokens / num_tokens
+        averaged, num_added = self.group.all_reduce_sum(logged.num_averaged, logged.num_added)
+        weight = logged.num_averaged / averaged
         # the mean over the tokens of all processes; one alone multiplies by 1
         loss = logged.loss * weight
         if logged.added is not None:

@@ -30,8 +30,8 @@ from recap.training.batches import Batch
 class Logged:
     """The loss of a batch, and numbers to log beside it."""
 
-    loss: Tensor  #: scalar, the mean over `num_tokens` tokens, or positions of captions
-    num_tokens: int  #: what the loss and the numbers weigh where several processes share a batch
+    loss: Tensor  #: scalar, the mean over `num_averaged` tokens, or positions of captions
+    num_averaged: int  #: what the loss and the numbers weigh where several processes share a batch
     #: means to log, by name (columns of history.csv); a stage logs the same names in every step.
     #: Scalars on a GPU stay there until the step is queued.
     numbers: dict[str, float | Tensor] = field(default_factory=dict)

@@ -118,7 +118,7 @@ def try_out(
 class Inputs:
     """What a training reads: captions of the images as token ids, and their features."""
 
-    words: AnyVocabulary
+    vocabulary: AnyVocabulary
     sources: FeatureSources
     captions: CaptionIds
     validation: CaptionIds
@@ -142,19 +142,19 @@ def read_inputs(
         weights = None
     else:
         weights = pretrained_file(spec.model_settings.pretrained_weights(), weights)
-    words = load_vocabulary(vocabulary)
+    loaded = load_vocabulary(vocabulary)
     sources = FeatureSources(features)
     chosen = read_subset(subset)
     if group.is_main:  # one of several processes says it
         check_vectors(spec.model_settings, features[0])
         if init is not None:
-            check_inputs(init, vocabulary, words, sources.stores, other_pictures=True)
+            check_inputs(init, vocabulary, loaded, sources.stores, other_pictures=True)
     table = Corpus.read(corpus)
-    captions = split_captions(table, words, "train", chosen["caption_ids"])
-    validation = split_captions(table, words, "val")
+    captions = split_captions(table, loaded, "train", chosen["caption_ids"])
+    validation = split_captions(table, loaded, "val")
     sources.require([*captions, *validation])
     hashes = {
-        "vocabulary_hash": words.hash,
+        "vocabulary_hash": loaded.hash,
         "subset_hash": chosen["hash"],
         "feature_hash": sources.hash_of([*captions, *validation]),
         "features_made_by": sources.extractor_hash,
@@ -163,7 +163,7 @@ def read_inputs(
     # named only where there are some, so that finished runs of other models stay valid
     if weights is not None:
         hashes["weights_sha256"] = sha256_file(weights)
-    return Inputs(words, sources, captions, validation, weights, hashes)
+    return Inputs(loaded, sources, captions, validation, weights, hashes)
 
 
 def build_training(  # noqa: C901
@@ -179,12 +179,12 @@ def build_training(  # noqa: C901
     on_gpu = group.device.type == "cuda"
     name = f"{spec.model}@{spec.recipe} seed {spec.seed} {spec.stage}"
     stage = spec.stage_settings
-    max_length = inputs.words.max_length + 1  # with the end token
+    max_length = inputs.vocabulary.max_length + 1  # with the end token
     torch.set_num_threads(execution.threads)
     if on_gpu:  # the CPU's are deterministic, and asking takes three seconds
         prepare_gpu(tf32=execution.tf32)
     torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
-    of_model = replace(inputs.sources.input_spec(inputs.words), weights=inputs.weights)
+    of_model = replace(inputs.sources.input_spec(inputs.vocabulary), weights=inputs.weights)
     model = build_model(spec.model_settings, of_model).to(group.device)
     model.activation_checkpointing = execution.activation_checkpointing
     inputs.sources.choose([model], of_model)
@@ -193,14 +193,18 @@ def build_training(  # noqa: C901
     if execution.compile is True or (execution.compile == "auto" and on_gpu):
         compile_passes(model)
     validate = validator(
-        model, stage, inputs.sources, inputs.validation, max_length, inputs.words, group, name
+        model, stage, inputs.sources, inputs.validation, max_length, inputs.vocabulary, group, name
     )
     if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
         torch.manual_seed(derived_seed(spec.seed, "rank", spec.stage, group.rank))
     objective: Objective
     if isinstance(stage, SelfCritical):
         objective = SelfCriticalObjective(
-            model, stage, references=inputs.captions, max_length=max_length, vocabulary=inputs.words
+            model,
+            stage,
+            references=inputs.captions,
+            max_length=max_length,
+            vocabulary=inputs.vocabulary,
         )
     else:
         assert isinstance(stage, CrossEntropy)
@@ -208,7 +212,7 @@ def build_training(  # noqa: C901
             raise ConfigError(
                 "xe.truncate_to_words: looks at the whole batch; train with one process"
             )
-        objective = CrossEntropyObjective(model, stage, inputs.words)
+        objective = CrossEntropyObjective(model, stage, inputs.vocabulary)
     batches = CaptionBatches(
         features=inputs.sources,
         captions=inputs.captions,

@@ -134,9 +134,10 @@ def bring(folder, format, source, stop_after=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FORMATS, "get", lambda name: Interrupted)
         try:
-            return given, importers.import_features(
+            importers.import_features(
                 spec, import_job(folder, inputs=source.parent, out=folder / "f.h5")
             )
+            return given, FeatureStore(folder / "f.h5")
         except KeyboardInterrupt:
             return given, None
 

@@ -191,7 +191,7 @@ def test_captions_of_only_an_end_token_give_finite_losses():
     said = caption_tensor([[[]], [[]]])  # <bos> <eos>
     teaching = CrossEntropyObjective(drawing.model, CrossEntropy(epochs=1, learning_rate=0.01))
     logged = teaching(Batch.of([0, 1], images, said))
-    assert 0 <= logged.loss.item() < 1e-3 and logged.num_tokens == 2
+    assert 0 <= logged.loss.item() < 1e-3 and logged.num_averaged == 2
 
 
 def test_a_loss_over_positions_is_the_one_over_tokens_thinned_by_the_places_after_the_end():
@@ -205,7 +205,7 @@ def test_a_loss_over_positions_is_the_one_over_tokens_thinned_by_the_places_afte
     mean_length = tokens.numbers["length"]
     assert mean_length < 4  # some caption ends before the longest that is allowed
     torch.testing.assert_close(positions.loss, tokens.loss * mean_length / 4)
-    assert positions.num_tokens == 2 * 3 * 4 and tokens.num_tokens == round(mean_length * 6)
+    assert positions.num_averaged == 2 * 3 * 4 and tokens.num_averaged == round(mean_length * 6)
     assert "loss_over" not in SelfCritical(epochs=1, learning_rate=0.01).model_dump()
 
 

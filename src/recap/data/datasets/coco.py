@@ -119,7 +119,7 @@ def read_plain(
         )
     split_of = dict.fromkeys(lists["val"], "val") | dict.fromkeys(lists["test"], "test")
     names: dict[int, str] = {}
-    captions = list[Caption]()
+    captions: list[Caption] = []
     for path in annotations:
         for content in read_jsons(path).values():
             file = parsed(Annotations, content, str(path))

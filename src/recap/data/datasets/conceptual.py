@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,10 +108,9 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
         chosen = rows_with_pictures(usable.tolist(), drawn_from, dataset=name)
     drawn = np.zeros(usable[-1] + 1, bool)
     drawn[chosen] = True
-
-    def rows_of(part: str) -> Iterator[Row]:
-        return _fetched(tsvs[part], survivors[part], _present(survivors[part]), placeholders)
-
+    rows_of = {}  # read when captions are taken
+    for part, path in survivors.items():
+        rows_of[part] = _fetched(tsvs[part], path, _present(path), placeholders)
     return Built(
         _captions(rows_of, tests, drawn, name),
         value_hash([sha256_file(inputs / file) for file in spec.outside_files()]),
@@ -121,19 +119,19 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
 
 
 def _captions(
-    rows_of: Callable[[str], Iterator[Row]], tests: Collection[str], drawn: np.ndarray, name: str
+    rows_of: Mapping[str, Iterator[Row]], tests: Collection[str], drawn: np.ndarray, name: str
 ) -> Iterator[Caption]:
     """Yield the captions of both TSVs.
 
     Args:
-        rows_of: returns the rows with a picture of ``train`` or ``validation``.
+        rows_of: the rows with a picture of ``train`` and of ``validation``.
         tests: urls of the test split.
         drawn: whether each training row is drawn for the validation split, bool [rows].
         name: of the data set.
     """
     left_out = 0
-    for part in ("train", "validation"):
-        for row in rows_of(part):
+    for part, rows in rows_of.items():
+        for row in rows:
             words = tokenize(row.caption)
             if not words or (part == "train" and row.url in tests):
                 left_out += 1
@@ -184,25 +182,17 @@ def _fetched(
 
 
 def _present(survivors: Path) -> Iterator[Record]:
-    """Yield all records of a survivors list.
-
-    The pictures of a shard are looked up at once, by name and size.
-    """
-    for shard, group in groupby(
-        read_records(survivors, _READ), key=lambda record: record.row // SHARD
-    ):
-        folder = (survivors.parent / file_of(shard * SHARD)).parent
-        entries = os.scandir(folder) if folder.is_dir() else ()
-        sizes = {f"{folder.name}/{entry.name}": entry.stat().st_size for entry in entries}
-        for record in group:
-            size = sizes.get(file_of(record.row))
-            if record.ok and size != record.bytes:
+    """Yield all records of a survivors list, whose pictures are there with their sizes."""
+    for record in read_records(survivors, _READ):
+        if record.ok:
+            path = survivors.parent / file_of(record.row)
+            size = path.stat().st_size if path.exists() else None
+            if size != record.bytes:
                 wrong = "is missing" if size is None else f"has {size} bytes, not {record.bytes}"
                 raise DataError(
-                    f"{survivors.parent / file_of(record.row)}: the picture {wrong}; run "
-                    "`recap data conceptual-download` again"
+                    f"{path}: the picture {wrong}; run `recap data conceptual-download` again"
                 )
-            yield record
+        yield record
 
 
 def file_of(row: int) -> str:

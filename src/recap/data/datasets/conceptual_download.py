@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError
 from recap.core.files import atomic_path, exclusive, reading, writing
+from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.core.threads import map_in_threads
 from recap.data.datasets.conceptual import SHARD, Record, Row, file_of, read_records, read_tsv
@@ -97,27 +97,23 @@ def download(
                 damaged="write the number of a row per line",
             ):
                 rows = frozenset(map(int, only.read_text(encoding="ascii").split()))
-        run = _Download(
-            out,
-            rows,
-            min_side=min_side,
-            workers=workers,
-            attempts=attempts,
-            timeout=timeout,
-            backoff=backoff,
-        )
+        run = _Download(out, rows, min_side, workers, attempts, timeout, backoff)
         counts = run.all_rows(tsv)
-        result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
+        result = {**write_survivors(out, tsv), "this_run": counts}
         write_json(out / "survivors.json", result)
     return result
 
 
-def _shards(tsv: Path, rows: Collection[int] | None = None) -> Iterator[tuple[int, list[Row]]]:
-    """Yield the rows of each shard of a TSV, or of those with some rows."""
+def _shards(
+    tsv: Path, out: Path, rows: Collection[int] | None = None
+) -> Iterator[list[tuple[Row, Record | None]]]:
+    """Yield the rows of each shard of a TSV, or of those with some rows,
+    with what was noted of each and its url."""
     chosen = None if rows is None else {number // SHARD for number in rows}
     for shard, group in groupby(read_tsv(tsv), key=lambda row: row.number // SHARD):
         if chosen is None or shard in chosen:
-            yield shard, list(group)
+            before = read_shard(out, shard)
+            yield [(row, before.get((row.number, row.url))) for row in group]
 
 
 # ---- records
@@ -128,13 +124,14 @@ def shard_path(out: Path, shard: int) -> Path:
     return out / "shards" / f"{shard:05d}.parquet"
 
 
-def read_shard(out: Path, shard: int) -> dict[int, Record]:
-    """Return the records of a shard by row; none if it was never finished."""
+def read_shard(out: Path, shard: int) -> dict[tuple[int, str], Record]:
+    """Return the records of a shard by row and url; none if it was never finished."""
     path = shard_path(out, shard)
-    return {record.row: record for record in read_records(path)} if path.exists() else {}
+    records = read_records(path) if path.exists() else ()
+    return {(record.row, record.url): record for record in records}
 
 
-def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> dict[str, Any]:
+def write_survivors(out: Path, tsv: Path) -> dict[str, Any]:
     """Join the records of all shards to ``survivors.parquet``, and return their counts.
 
     A row without a record of its url has the status NOT_ASKED; the success rate is of those that
@@ -144,14 +141,9 @@ def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> d
     sizes: Counter[str] = Counter()  # bytes of each status
 
     def joined() -> Iterator[list[Record]]:
-        for shard, rows in shards:
-            before = read_shard(out, shard)
-            records = []
-            for row in rows:
-                record = before.get(row.number)
-                if record is None or record.url != row.url:
-                    record = Record(row.number, row.url, NOT_ASKED)
-                records.append(record)
+        for members in _shards(tsv, out):
+            records = [record or Record(row.number, row.url, NOT_ASKED) for row, record in members]
+            for record in records:
                 statuses[record.status] += 1
                 sizes[record.status] += record.bytes
             yield records
@@ -194,35 +186,25 @@ class Failure(Exception):
         self, status: str, detail: str = "", *, passing: bool = False, wait: float | None = None
     ) -> None:
         super().__init__(status)
-        # Addresses of memory differ from run to run.
-        detail = re.sub(r"<?([\w.]+) object at 0x[0-9a-fA-F]+>?", r"\1", detail)
         self.status = status
         self.detail = " ".join(detail.split())[:200]
         self.passing = passing
         self.wait = wait
 
 
+@dataclass
 class _Download:
     """One run: at most ``workers`` requests at once over all hosts, ``attempts`` per url."""
 
-    def __init__(
-        self,
-        out: Path,
-        rows: Collection[int] | None,
-        *,
-        min_side: int,
-        workers: int,
-        attempts: int,
-        timeout: float,
-        backoff: float,
-    ) -> None:
-        self.out = out
-        self.rows = rows
-        self.min_side = min_side
-        self.workers = workers
-        self.attempts = attempts
-        self.timeout = timeout
-        self.backoff = backoff
+    out: Path
+    rows: Collection[int] | None  # that are asked for; None: all
+    min_side: int
+    workers: int
+    attempts: int
+    timeout: float
+    backoff: float
+
+    def __post_init__(self) -> None:
         self.counts = {"kept": 0, "fetched": 0, "requests": 0}
         self._counting = threading.Lock()
         self._decoding = threading.Semaphore(os.cpu_count() or 1)
@@ -254,17 +236,14 @@ class _Download:
 
         That is a record of the same url whose picture is as it was recorded.
         """
-        for shard, members in _shards(tsv, self.rows):
-            before = read_shard(self.out, shard)
-            for row in members:
-                record = before.get(row.number)
-                path = self.out / file_of(row.number)
+        for members in _shards(tsv, self.out, self.rows):
+            for row, record in members:
                 if record is not None and record.ok:
-                    content = path.read_bytes() if path.is_file() else b""
-                    if hashlib.sha256(content).hexdigest() != record.sha256:
-                        path.unlink(missing_ok=True)
-                        record = None
-                yield row, record if record is not None and record.url == row.url else None
+                    path = self.out / record.file
+                    if not path.is_file() or sha256_file(path) != record.sha256:
+                        yield row, None
+                        continue
+                yield row, record
 
     def _record(self, member: tuple[Row, Record | None]) -> Record:
         """Fetch one picture and store it, unless that is settled; the record says what became of
@@ -306,9 +285,8 @@ class _Download:
             except Failure as failure:
                 wait = self.backoff * 2**attempt if failure.wait is None else failure.wait
                 attempt += 1
-                if not failure.passing or attempt == self.attempts:
-                    raise
-                if self._stopped.wait(min(wait, LONGEST_WAIT)):
+                last = not failure.passing or attempt == self.attempts
+                if last or self._stopped.wait(min(wait, LONGEST_WAIT)):
                     raise
 
     def _get(self, url: str) -> bytes:
@@ -342,15 +320,13 @@ class _Download:
 
 def _body(answer: Response, deadline: float) -> bytes:
     if answer.status_code != 200:
-        seconds = answer.headers.get("Retry-After", "")
         raise Failure(
             f"http {answer.status_code}",
             answer.reason or "",
             passing=answer.status_code in PASSING,
-            wait=float(seconds) if seconds.isascii() and seconds.isdigit() else None,
+            wait=_whole(answer, "Retry-After"),
         )
-    length = answer.headers.get("Content-Length", "")
-    size = int(length) if length.isascii() and length.isdigit() else 0
+    size = _whole(answer, "Content-Length") or 0
     content = bytearray()
     while size <= MAX_DOWNLOAD and (piece := answer.raw.read1(CHUNK, decode_content=True)):
         content += piece
@@ -360,6 +336,12 @@ def _body(answer: Response, deadline: float) -> bytes:
     if size > MAX_DOWNLOAD:
         raise Failure("too large", f"more than {MAX_DOWNLOAD} bytes")
     return bytes(content)
+
+
+def _whole(answer: Response, header: str) -> int | None:
+    """Return the number that a header is; None: it is no number, or not there."""
+    text = answer.headers.get(header, "")
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def shrunk(content: bytes, *, min_side: int) -> tuple[bytes, tuple[int, int], tuple[int, int]]:

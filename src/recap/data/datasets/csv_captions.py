@@ -45,20 +45,20 @@ def build(spec: CsvDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """
     path = inputs / spec.captions
     splits = read_splits(path, spec.split)
-    ids = {file: number for number, file in enumerate(splits)}
+    ids = {file: number for number, file in enumerate(sorted(splits))}
     check_pictures(ids, ImageSource([inputs / images for images in spec.images]), path)
     return Built(_captions(path, splits, ids), sha256_file(path))
 
 
 def read_splits(path: Path, shares: Shares | None) -> dict[str, str]:
-    """Return the split of each file, sorted by file; with ``shares``, of a random split."""
+    """Return the split of each file; with ``shares``, of a random split."""
     if shares is not None:
         if "split" in next(csv_rows(path))[1]:
             raise DataError(
                 f"{path}: line 1: there is a column 'split', but the settings draw a random split; "
                 "remove the column, or the key `split`"
             )
-        return dict(sorted(draw({row.file for _, row in csv_entries(path, Row)}, shares).items()))
+        return draw({row.file for _, row in csv_entries(path, Row)}, shares)
     splits: dict[str, str] = {}
     for where, row in csv_entries(path, SplitRow):
         if splits.setdefault(row.file, row.split) != row.split:
@@ -66,7 +66,7 @@ def read_splits(path: Path, shares: Shares | None) -> dict[str, str]:
                 f"{where}: {row.file} is in the split {row.split!r}, and in {splits[row.file]!r} "
                 "above; give each image one split"
             )
-    return dict(sorted(splits.items()))
+    return splits
 
 
 def draw(files: Iterable[str], shares: Shares) -> dict[str, str]:

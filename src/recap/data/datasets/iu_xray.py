@@ -222,7 +222,7 @@ def _write_studies(
     """Write every report with its split, or why it is left out; return how often each reason is."""
     used = {study.uid: study for study in studies}
     rows = [["report", "split", "left_out", "pictures", "views"]]
-    reasons = Counter[str]()
+    reasons: Counter[str] = Counter()
     for uid, report in reports.items():
         study = used.get(uid, report)
         why = "" if uid in used else _why_left_out(report, spec, lacks_pictures=uid in lacking)

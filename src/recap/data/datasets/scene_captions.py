@@ -102,7 +102,7 @@ class Group(Things):
 
     size: str
     edge: float
-    centres: tuple[Point, ...]
+    centres: Sequence[Point]
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Scene(Statement):
 
 def pick(random: np.random.Generator, items: Sequence[Item]) -> Item:
     """Return one of ``items``."""
-    return items[int(random.integers(len(items)))]
+    return items[random.integers(len(items))]
 
 
 def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
@@ -367,11 +367,10 @@ _REVERSED = {reverse: relation for relation, reverse in OPPOSITE.items()}
 
 _BEFORE = [form for form in _TEXTURES if not form.startswith("with")]
 _AFTER = [form for form in _TEXTURES if form.startswith("with")]
+# number; words: size, colour, texture before, noun; texture after
 _PHRASE = (
-    rf"(?P<number>{_one_of(_COUNTS)}) (?P<words>(?:(?P<size>{_one_of(_SIZES)}) "
-    rf")?(?P<colour>{_one_of(COLOURS)}) "
-    rf"(?:(?P<before>{_one_of(_BEFORE)}) )?(?P<noun>{_one_of([*_PLURAL, *_SINGULAR])}))"
-    rf"(?: (?P<after>{_one_of(_AFTER)}))?"
+    rf"({_one_of(_COUNTS)}) ((?:({_one_of(_SIZES)}) )?({_one_of(COLOURS)}) "
+    rf"(?:({_one_of(_BEFORE)}) )?({_one_of([*_PLURAL, *_SINGULAR])}))(?: ({_one_of(_AFTER)}))?"
 )
 
 
@@ -387,8 +386,7 @@ def _pattern(form: str) -> re.Pattern[str]:
         "right": [second for _, second in _SIDES],
     }
     parts = {name: rf"(?P<{name}>{_one_of(words)})" for name, words in slots.items()}
-    phrase = re.sub(r"\?P<\w+>", "?:", _PHRASE)
-    parts |= {name: rf"(?P<{name}>{phrase})" for name in ("first", "second")}
+    parts |= {name: rf"(?P<{name}>{_PHRASE})" for name in ("first", "second")}
     return re.compile(
         form.format(**parts)
         + ("" if form == BOTH_SIDES else rf"(?: (?P<ground>{_one_of(_GROUNDS)}))?")

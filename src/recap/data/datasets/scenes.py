@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,13 @@ MAX_PER_KIND = 5  # objects of a group; large ones are one fewer
 _SEVERAL = ((2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (1, 4), (2, 2), (2, 3), (3, 2))
 _MARGIN = 0.03
 _GAP = 0.02
+SPOT_AREAS = {  # left, top, right and bottom
+    "top left": (_MARGIN, _MARGIN, 0.45, 0.45),
+    "top right": (0.55, _MARGIN, 1.0, 0.45),
+    "bottom left": (_MARGIN, 0.55, 0.45, 1.0),
+    "bottom right": (0.55, 0.55, 1.0, 1.0),
+    "centre": (0.28, 0.28, 0.72, 0.72),
+}
 
 
 def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
@@ -110,7 +117,7 @@ def distinct_scenes(count: int, max_per_kind: int, seed: int) -> Iterator[Scene]
 
 def invent_scene(random: np.random.Generator, max_per_kind: int) -> Scene:
     """Draw a scene's groups of up to `max_per_kind` objects: one (3 in 10) or two."""
-    background = BACKGROUNDS[int(random.choice(len(BACKGROUNDS), p=(0.25, 0.25, 0.2, 0.15, 0.15)))]
+    background = str(random.choice(BACKGROUNDS, p=(0.25, 0.25, 0.2, 0.15, 0.15)))
     if random.random() < 0.3:
         return _one_group(random, background, max_per_kind)
     return _two_groups(random, background, max_per_kind)
@@ -129,56 +136,51 @@ def _one_group(random: np.random.Generator, background: str, max_per_kind: int) 
     arrangement = pick(random, SPOTS if count == 1 else options)
     edge = _edge(random, size, count if arrangement in ("row", "column") else 1)
     centres = _placed(random, arrangement, count, edge)
-    group = Group(count, size, pick(random, COLOURS), "plain", pick(random, SHAPES), edge, centres)
-    return Scene((_textured(random, group),), arrangement, background)
+    colour = pick(random, COLOURS)
+    shape = pick(random, SHAPES)
+    group = Group(count, size, colour, _texture_of(shape, random), shape, edge, centres)
+    return Scene((group,), arrangement, background)
 
 
 def _edge(random: np.random.Generator, size: str, in_line: int) -> float:
     """Draw the edge of objects of which ``in_line`` fit beside each other."""
-    return min(float(random.uniform(*EDGES[size])), (1 - 2 * _MARGIN) / in_line - _GAP)
+    return min(random.uniform(*EDGES[size]), (1 - 2 * _MARGIN) / in_line - _GAP)
 
 
 def _placed(
     random: np.random.Generator, arrangement: str, count: int, edge: float
-) -> tuple[Point, ...]:
+) -> Sequence[Point]:
     """Return centres of ``count`` objects that do not touch."""
-    low, high = _MARGIN, 1 - _MARGIN
-    if arrangement in SPOTS:
-        start = {"top": 0.0, "bottom": 0.55}.get(arrangement.split()[0], 0.28)
-        side = {"left": 0.0, "right": 0.55}.get(arrangement.split()[-1], 0.28)
-        width = 0.44 if arrangement == "centre" else 0.45
-        return (
-            _inside(random, (max(side, low), max(start, low), side + width, start + width), edge),
-        )
+    if arrangement in SPOT_AREAS:
+        return [_inside(random, SPOT_AREAS[arrangement], edge)]
     if arrangement == "scattered":
         return _scattered(random, count, edge)
-    # A row; a column is a row with x and y exchanged.
+    low, high = _MARGIN, 1 - _MARGIN
     step = (high - low) / count
-    across = float(random.uniform(low + edge / 2, high - edge / 2))
+    across = random.uniform(low + edge / 2, high - edge / 2)
     slack = max(0.0, (step - edge - _GAP) / 2)
-    shift = float(random.uniform(-slack, slack))
-    line = [(low + (index + 0.5) * step + shift, across) for index in range(count)]
-    return tuple(line) if arrangement == "row" else tuple((y, x) for x, y in line)
+    shift = random.uniform(-slack, slack)
+    along = [low + (index + 0.5) * step + shift for index in range(count)]
+    if arrangement == "row":
+        return [(place, across) for place in along]
+    return [(across, place) for place in along]
 
 
-def _scattered(random: np.random.Generator, count: int, edge: float) -> tuple[Point, ...]:
+def _scattered(random: np.random.Generator, count: int, edge: float) -> Sequence[Point]:
     """Return centres in different cells of a grid, not all in one row or column."""
     cells = 2 if edge > EDGES["small"][1] else 3
-    low = _MARGIN
-    step = (1 - _MARGIN - low) / cells
-    while True:
-        chosen = [divmod(int(cell), cells) for cell in random.permutation(cells * cells)[:count]]
-        rows, columns = zip(*chosen, strict=True)
-        if len(set(rows)) > 1 and len(set(columns)) > 1:
-            break
+    step = (1 - 2 * _MARGIN) / cells
+    rows = columns = np.zeros(count, int)
+    while len(set(rows)) == 1 or len(set(columns)) == 1:
+        rows, columns = np.divmod(random.permutation(cells * cells)[:count], cells)
     centres = []
-    for row, column in chosen:
-        left = low + column * step
-        top = low + row * step
-        right = low + (column + 1) * step
-        bottom = low + (row + 1) * step
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        left = _MARGIN + column * step
+        top = _MARGIN + row * step
+        right = _MARGIN + (column + 1) * step
+        bottom = _MARGIN + (row + 1) * step
         centres.append(_inside(random, (left, top, right, bottom), edge))
-    return tuple(centres)
+    return centres
 
 
 def _inside(
@@ -189,8 +191,8 @@ def _inside(
     half = (edge + _GAP) / 2
     left, top, right, bottom = area
     return (
-        float(random.uniform(left + half, max(right - half, left + half))),
-        float(random.uniform(top + half, max(bottom - half, top + half))),
+        random.uniform(left + half, max(right - half, left + half)),
+        random.uniform(top + half, max(bottom - half, top + half)),
     )
 
 
@@ -208,18 +210,18 @@ def _two_groups(random: np.random.Generator, background: str, max_per_kind: int)
         centres = _below_each_other(random, half, count, edge)
         if relation == "above":
             centres = [(y, x) for x, y in centres]
-        groups.append(Group(count, size, "", "plain", "", edge, tuple(centres)))
+        groups.append(Group(count, size, "", "", "", edge, centres))
     # Their looks are unlike in colour, shape or both, so that a caption must bind them rightly.
-    colours = [COLOURS[index] for index in random.permutation(len(COLOURS))[:2]]
-    shapes = [SHAPES[index] for index in random.permutation(len(SHAPES))[:2]]
+    colours = random.permutation(COLOURS)[:2].tolist()
+    shapes = random.permutation(SHAPES)[:2].tolist()
     alike = random.random()
     if alike < 0.3:
         shapes[1] = shapes[0]
     elif alike < 0.45:
         colours[1] = colours[0]
-    for index, group in enumerate(groups):
-        look = replace(group, colour=colours[index], shape=shapes[index])
-        groups[index] = _textured(random, look)
+    for index, shape in enumerate(shapes):
+        texture = _texture_of(shape, random)
+        groups[index] = replace(groups[index], colour=colours[index], shape=shape, texture=texture)
     return Scene(tuple(groups), relation, background)
 
 
@@ -241,10 +243,10 @@ def _below_each_other(
     return centres
 
 
-def _textured(random: np.random.Generator, group: Group) -> Group:
-    """Return the group with stripes or dots in four of ten cases where its shape can carry them."""
-    texture = ("striped", "dotted", "plain")[int(random.choice(3, p=(0.2, 0.2, 0.6)))]
-    return replace(group, texture=texture if group.shape in TEXTURED else "plain")
+def _texture_of(shape: str, random: np.random.Generator) -> str:
+    """Return stripes or dots in four of ten cases where the shape can carry them, else plain."""
+    texture = str(random.choice(("striped", "dotted", "plain"), p=(0.2, 0.2, 0.6)))
+    return texture if shape in TEXTURED else "plain"
 
 
 # ---- pictures
@@ -294,13 +296,11 @@ def paint(
             left = round(centre[0] * edge - full / 2)
             top = round(centre[1] * edge - full / 2)
             turn = random.uniform(-9, 9)
-            outline = _outline(group.shape, math.radians(turn))
-            mask = _mask(group.shape, outline, full, full)
+            mask = _mask(group.shape, turn, full, full)
             canvas.paste(tuple(value * 11 // 20 for value in ink), (left, top), mask)  # a dark rim
             body = Image.fromarray(_texture(group.texture, inner, ink, edge))
-            canvas.paste(
-                body, (left + offset, top + offset), _mask(group.shape, outline, inner, full)
-            )
+            within = _mask(group.shape, turn, inner, full)
+            canvas.paste(body, (left + offset, top + offset), within)
             x0, y0, x1, y1 = mask.getbbox() or (0, 0, full, full)
             box = [round(value / _OVER, 2) for value in (left + x0, top + y0, left + x1, top + y1)]
             objects.append({"group": number, "box": box, "drawn": (left, top, full, turn), **looks})
@@ -312,25 +312,23 @@ def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -
     was painted on the large canvas, bool [3 size, 3 size]."""
     left, top, edge, turn = drawn
     canvas = Image.new("L", (size * _OVER, size * _OVER), 0)
-    canvas.paste(_mask(shape, _outline(shape, math.radians(turn)), edge, edge), (left, top))
+    canvas.paste(_mask(shape, turn, edge, edge), (left, top))
     return np.asarray(canvas) > 0
 
 
 def _ground(name: str, edge: int, random: np.random.Generator) -> np.ndarray:
     """Return the background, uint8 [edge, edge, 3]; plain ones darken a little towards one side."""
-    rows, columns = _coordinates(edge)
-    rows = rows / edge
-    columns = columns / edge
+    rows, columns = (along / edge for along in _coordinates(edge))
     if name in _GROUNDS:
         angle = random.uniform(0, 2 * math.pi)
         slope = (math.cos(angle) * (columns - 0.5) + math.sin(angle) * (rows - 0.5)) * 16
         values = np.float32(_GROUNDS[name]) + slope + random.integers(-6, 7)
         grey = np.clip(np.rint(values), 0, 255).astype(np.uint8)
         return np.repeat(grey[..., None], 3, axis=2)
-    bands = int(random.integers(5, 8))
+    bands = int(random.integers(5, 8))  # numpy's own integer would make float64 of what follows
     if name == "striped":
         options = (columns, rows, (rows + columns) / math.sqrt(2))  # stripes stand, lie or slant
-        second = np.floor(options[int(random.integers(3))] * bands * 2).astype(int) % 2
+        second = np.floor(pick(random, options) * bands * 2).astype(int) % 2
     else:
         second = (np.floor(rows * bands) + np.floor(columns * bands)).astype(int) % 2
     return np.asarray([_LIGHT, _DARK], np.uint8)[np.broadcast_to(second, (edge, edge))]
@@ -342,16 +340,17 @@ def _coordinates(edge: int) -> tuple[np.ndarray, np.ndarray]:
     return along[:, None], along[None, :]
 
 
-def _mask(shape: str, outline: np.ndarray, edge: int, full: int) -> Image.Image:
-    """Return the shape as a mask, L [edge, edge].
+def _mask(shape: str, turn: float, edge: int, full: int) -> Image.Image:
+    """Return the shape, turned by degrees, as a mask, L [edge, edge].
 
     The ring's hole grows as its outside shrinks, so its rim shows.
     """
     mask = Image.new("L", (edge, edge), 0)
     pen = ImageDraw.Draw(mask)
-    pen.polygon([(x * (edge - 1), y * (edge - 1)) for x, y in outline.tolist()], fill=255)
+    outline = _outline(shape, math.radians(turn)) * (edge - 1)
+    pen.polygon(outline.ravel().tolist(), fill=255)
     if shape == "ring":
-        hole = (0.25 * full + (full - edge) / 2) if edge < full else 0.25 * full
+        hole = 0.25 * full + (full - edge) / 2
         middle = (edge - 1) / 2
         pen.ellipse((middle - hole, middle - hole, middle + hole, middle + hole), fill=0)
     return mask

@@ -251,8 +251,8 @@ class MemberNames:
 
     def __init__(self, archive: Path) -> None:
         self._archive = archive
-        self._files = set[str]()
-        self._folders = set[str]()
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
 
     def check(self, name: str, *, regular: bool, folder: bool) -> None:
         """Take note of the next name."""

@@ -245,16 +245,12 @@ def guarded_session(url: str) -> Session:
     return session
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """Return what a failed request ended with,
     without the pools and retries that the libraries wrap it in."""
-    inner: object = error
-    while isinstance(inner, Exception):
-        error = inner
-        inner = getattr(error, "reason", None) or next(
-            (a for a in error.args[::-1] if isinstance(a, Exception)), None
-        )
-    words = getattr(error, "strerror", None) or first_line(error).rpartition("): ")[2]
+    while error.__context__ is not None:
+        error = error.__context__
+    words = getattr(error, "strerror", None) or first_line(error)
     return re.sub(r"^\w+\((.*)\)$", r"\1", words)  # IncompleteRead(5 bytes read, 9 more expected)
 
 

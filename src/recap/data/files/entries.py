@@ -8,7 +8,6 @@ import re
 import zipfile
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -88,9 +87,10 @@ def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tupl
     ):
         header = lines.readline()
         form |= {"delimiter": max(separators, key=header.count), "strict": True}
-        rows = csv.reader(lines, **form)
+        lines.seek(0)
+        rows = csv.reader(lines if header else ["\n"], **form)
         try:
-            for values in chain(csv.reader([header or "\n"], **form), rows):
+            for values in rows:
                 if not is_storable("".join(values)):
                     raise DataError(
                         f"{path}: line {line}: not UTF-8; save the file as UTF-8 (Excel: 'CSV "
@@ -102,7 +102,7 @@ def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tupl
                 if not columns or any(cells):
                     columns = len(cells) or 1
                     yield line, cells
-                line = rows.line_num + 2
+                line = rows.line_num + 1
         except csv.Error as error:
             raise DataError(
                 f"{path}: line {line}: not a valid CSV row ({error}); put double quotes around a "

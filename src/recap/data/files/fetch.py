@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import os
 import shutil
-import threading
 import zipfile
 from collections import deque
 from collections.abc import Sequence
@@ -59,16 +58,11 @@ def fetch_files(
     ``coco/x.zip`` of ``source`` (a file, or a folder with it or with ``x.zip``) is taken instead of
     the network.
     """
-    lock = threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None
     with closing(byte_bar(total=total)) as bar, ThreadPool(workers) as pool:
 
-        def moved(count: int) -> None:
-            with lock:
-                bar.update(count)
-
         def one(file: OutsideFile) -> Fetched | RecapError:
-            telling = replace(transfer, progress=moved)
+            telling = replace(transfer, progress=bar.update)
             try:
                 with writing(into / file.name):
                     return fetch_file(file, into=into, source=source, transfer=telling)

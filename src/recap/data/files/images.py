@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
 import unicodedata
 import zipfile
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -44,23 +42,13 @@ class TooManyPixels(DataError):
     """A picture of more than MAX_PIXELS."""
 
 
-def open_picture(content: bytes) -> Image:
-    """Open a picture of FORMATS without decoding it.
-
-    Whatever Pillow raises is the caller's to name.
-    """
-    from PIL import Image
-
-    return Image.open(io.BytesIO(content), formats=FORMATS)
-
-
 def decode_rgb(content: bytes, file: str) -> Image:
     """Return a picture as RGB, as it is stored
     (`turned` applies its EXIF orientation; Pillow does so for a TIFF)."""
     from PIL import Image
 
     try:
-        with open_picture(content) as picture:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
             if picture.width * picture.height > MAX_PIXELS:
                 raise TooManyPixels(
                     f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it "
@@ -238,10 +226,8 @@ class ImageSource:
         """Return the relative names of all files in a folder or zip."""
         if root in self._zips:
             return self._zips[root].namelist()
-        names = []
-        for folder, _, files in os.walk(root):
-            names += [f"{folder}/{file}".removeprefix(f"{root}/") for file in files]
-        return sorted(names)
+        files = filter(Path.is_file, root.rglob("*"))
+        return sorted(file.relative_to(root).as_posix() for file in files)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.roots))
@@ -257,24 +243,25 @@ def read_photo(source: ImageSource, file: str) -> Image:
 
 def beside(images: Sequence[Image], gap: int = 0) -> Image:
     """Return images side by side on white, with their upper edges in one line."""
-    lefts = list(accumulate((image.width + gap for image in images), initial=0))
-    size = (lefts[-1] - gap, max(image.height for image in images))
-    return _pasted(images, size, [(left, 0) for left in lefts])
+    from PIL import Image
+
+    width = sum(image.width + gap for image in images) - gap
+    sheet = Image.new("RGB", (width, max(image.height for image in images)), "white")
+    left = 0
+    for image in images:
+        sheet.paste(image, (left, 0))
+        left += image.width + gap
+    return sheet
 
 
 def below(images: Sequence[Image], gap: int = 0) -> Image:
     """Return images below each other on white, with their left edges in one line."""
-    tops = list(accumulate((image.height + gap for image in images), initial=0))
-    size = (max(image.width for image in images), tops[-1] - gap)
-    return _pasted(images, size, [(0, top) for top in tops])
-
-
-def _pasted(
-    images: Sequence[Image], size: tuple[int, int], places: Sequence[tuple[int, int]]
-) -> Image:
     from PIL import Image
 
-    sheet = Image.new("RGB", size, "white")
-    for image, place in zip(images, places, strict=False):
-        sheet.paste(image, place)
+    height = sum(image.height + gap for image in images) - gap
+    sheet = Image.new("RGB", (max(image.width for image in images), height), "white")
+    top = 0
+    for image in images:
+        sheet.paste(image, (0, top))
+        top += image.height + gap
     return sheet

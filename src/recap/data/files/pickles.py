@@ -67,7 +67,7 @@ class _Reader(pickle.Unpickler):
             return lambda *_: OrderedDict()  # a `defaultdict` without its factory
         if full == "collections.OrderedDict" or (self._arrays and full in ARRAYS):
             return super().find_class(module, name)
-        if full in OPAQUE or (not self._arrays and full in ARRAYS):
+        if full in OPAQUE or full in ARRAYS:
             return Opaque
         raise pickle.UnpicklingError(f"names {full!r}, which could run code")
 
