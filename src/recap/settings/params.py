@@ -204,7 +204,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def validate(kind: Any, values: dict[str, Any], source: str) -> Any:
+def validate(kind: Any, values: Any, source: str) -> Any:
     """Build a config object; a refusal is one sentence with file, key and remedy."""
     try:
         return adapter(kind).validate_python(values)

@@ -137,7 +137,7 @@ class Scene(Statement):
 
 def pick(random: np.random.Generator, items: Sequence[Item]) -> Item:
     """Return one of ``items``."""
-    return items[random.integers(len(items))]
+    return items[int(random.integers(len(items)))]
 
 
 def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
