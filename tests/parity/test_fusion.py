@@ -90,7 +90,7 @@ def test_fusion_attention_and_gate(form, bias):
     seen = {}
     FusionGate.forward, original = recording(seen), FusionGate.forward
     try:
-        image = module.key_value(golden["R"][None], golden["G"][None])
+        image = module.key_value(golden["R"][None], golden["G"][None], (None, None))
         mask = ~golden["R_key_is_pad"][None, None, None]
         out = module(Rows(golden["a_t"][None, None]), image, (mask, None)).values[0, 0]
     finally:

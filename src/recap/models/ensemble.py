@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -48,7 +48,7 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
     def decode(self, tokens: Tensor, memory: EnsembleMemory) -> Tensor:
         """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V]; `logits` passes."""
         pairs = zip(self.models, memory.parts, strict=True)
-        return self._mean(
+        return log_mean(
             [model.log_probabilities(model.decode(tokens, part)) for model, part in pairs]
         )
 
@@ -67,12 +67,9 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
         log_probabilities, parts = zip(
             *(model.step(tokens, part) for model, part in pairs), strict=True
         )
-        return self._mean(log_probabilities), replace(
-            state, position=state.position + 1, parts=parts
-        )
+        return log_mean(log_probabilities), state.advanced(parts=parts)
 
-    @staticmethod
-    def _mean(log_probabilities: tuple[Tensor, ...] | list[Tensor]) -> Tensor:
-        if len(log_probabilities) == 1:
-            return log_probabilities[0]
-        return torch.stack(log_probabilities).logsumexp(0) - math.log(len(log_probabilities))
+
+def log_mean(log_probabilities: Sequence[Tensor]) -> Tensor:
+    """Log of the mean of members' probabilities, each [..., V]."""
+    return torch.stack(list(log_probabilities)).logsumexp(0) - math.log(len(log_probabilities))

@@ -70,9 +70,8 @@ class Images:
         """Change every tensor."""
         streams = {}
         for name, stream in self.streams.items():
-            boxes = None if stream.boxes is None else change(stream.boxes)
-            sizes = None if stream.sizes is None else change(stream.sizes)
-            streams[name] = Stream(change(stream.values), change(stream.mask), boxes, sizes)
+            there = {key: value for key, value in vars(stream).items() if value is not None}
+            streams[name] = Stream(**{key: change(value) for key, value in there.items()})
         return Images(streams)
 
 

@@ -12,7 +12,7 @@ token by token.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import torch
@@ -132,7 +132,7 @@ class ContextCaptioner(RecurrentCaptioner[ContextState]):
         # The projection of image + context is linear, so that each is projected by itself.
         context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
         h, c = self.lstm.step(token + state.image[:, None] + context, state.h, state.c)
-        return replace(state, position=state.position + 1, h=h, c=c, context=self.context(h, state))
+        return state.advanced(h=h, c=c, context=self.context(h, state))
 
     @property
     def input_lstm(self) -> LSTMCell:

@@ -54,6 +54,10 @@ class State(Generic[MemoryT]):
     memory: MemoryT  #: the images
     position: int = 0  #: how many tokens each beam has
 
+    def advanced(self, **changes: Any) -> Self:
+        """Return the state with one token more, and other values of these fields."""
+        return replace(self, position=self.position + 1, **changes)
+
     def reorder(self, beams: Tensor) -> Self:
         """Return the state whose beam c of image b continues the old beam `beams[b, c]`.
 

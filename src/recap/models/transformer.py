@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner, token_mask
-from recap.models.state import PER_BEAM, KeyValueCache, Memory, MemoryT, State
+from recap.models.state import PER_BEAM, KeyValueCache, LevelMemory, Memory, MemoryT, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, fast
 from recap.nn.layers import Dropout, FeedForward, Residual, Stack, sinusoid_table
@@ -272,6 +272,18 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """Output of the last layer [..., D] -> hidden [..., D]."""
         return self.decoder_norm(x)
 
+    def encode_levels(self, x: Tensor, mask: Tensor, attn_mask: Tensor | None) -> LevelMemory:
+        """Run the layers of `encoder` on vectors [B, N, D] -> what each of them gives.
+
+        `mask` [B, N] is kept with it, the layers get `attn_mask`.
+        """
+        rows = Rows(x[:, None])
+        levels = []
+        for layer in self.encoder:
+            rows = self.run_layer(layer, rows, attn_mask)
+            levels.append(rows.values)
+        return LevelMemory(rows.values[:, 0], mask, torch.cat(levels, 1))
+
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the cross-attentions pass their weights; see `recap.models.explained`."""
         return [layer.cross.weights for layer in self.layers]
@@ -336,7 +348,5 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
             past = LayerCache(cache, index, state.layer_states[index])
             x, below = layer(x, state.image[index], self_mask, cross_mask, past, below)
             layer_states.append(below)
-        after = replace(
-            state, position=state.position + 1, cache=cache, layer_states=tuple(layer_states)
-        )
+        after = state.advanced(cache=cache, layer_states=tuple(layer_states))
         return self.log_probabilities(self.norm(x.values[:, :, 0])), after

@@ -53,9 +53,16 @@ class Attention(nn.Module, ABC):
     `weights`, which `recap.models.explained` reads.
     """
 
-    @abstractmethod
+    heads: int  #: H
+    key: nn.Module  #: W_k
+    value: nn.Module  #: W_v
+
     def key_value(self, source: Rows) -> KeyValue:
-        """Project keys and values, once per image or token, from rows of [B, C or 1, N, D]."""
+        """Project rows of [B, C or 1, N, D], once per image or token -> keys and values [B, C or 1,
+        H, N, K]."""
+        key = source.map(self.key)
+        value = source.map(self.value)
+        return key.split_heads(self.heads), value.split_heads(self.heads)
 
     @abstractmethod
     def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
@@ -114,12 +121,6 @@ class MultiHeadAttention(Attention):
         self.weights = AttentionWeights()
         self.dropout = Dropout(dropout)
         self.output: Any = Linear(heads * d_value, d_model) if projected else nn.Identity()
-
-    def key_value(self, source: Rows) -> KeyValue:
-        """Project rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
-        key = source.map(self.key)
-        value = source.map(self.value)
-        return key.split_heads(self.heads), value.split_heads(self.heads)
 
     def query_heads(self, query: Rows) -> Tensor:
         """Rows of [B, C, T, D] -> Q, [B, C, H, T, K]; once for several `attend`."""

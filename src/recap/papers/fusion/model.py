@@ -409,11 +409,11 @@ class FusionAttention(nn.Module):
         self,
         second: Tensor,
         grid: Tensor,
-        positions: tuple[Tensor | None, Tensor | None] = (None, None),
+        positions: tuple[Tensor | None, Tensor | None],
     ) -> FusionKeyValues:
         """Project both streams, [B, N, D] each, once per image.
 
-        `positions` are those of their keys, [B, 1, N, D].
+        `positions` are those of their keys, [B, 1, N, D], or None.
         """
         of_r, of_g = positions
         return FusionKeyValues(
@@ -474,8 +474,8 @@ class FusionMemory(Memory):
     """The encoded grid (`values`, `mask`), the second stream, and positions for decoder keys."""
 
     second: Memory  #: regions or segments
-    #: of the second stream and of the grid, [B, 1, N, D] each; None if the decoder uses none
-    positions: tuple[Tensor, Tensor] | None
+    #: of the second stream and of the grid, [B, 1, N, D] each; None where the decoder uses none
+    positions: tuple[Tensor | None, Tensor | None]
 
 
 class FusionDecoderLayer(TokenLayer):
@@ -502,9 +502,7 @@ class FusionDecoderLayer(TokenLayer):
 
     def image(self, memory: FusionMemory) -> FusionKeyValues:
         """Return keys and values of both streams."""
-        return self.fusion.key_value(
-            memory.second.values, memory.values, memory.positions or (None, None)
-        )
+        return self.fusion.key_value(memory.second.values, memory.values, memory.positions)
 
     def forward(
         self,
@@ -569,7 +567,7 @@ class Fusion(TransformerDecoder[FusionMemory]):
         grid, second = images[GRID], images[self.second_stream]
         regions, region_positions = self.second_encoder(second, self.run_layer)
         cells, grid_positions = self.grid_encoder(grid, self.run_layer)
-        positions = (region_positions, grid_positions) if self.decoder_positions else None
+        positions = (region_positions, grid_positions) if self.decoder_positions else (None, None)
         return FusionMemory(cells, grid.mask, Memory(regions, second.mask), positions)
 
     def masks(

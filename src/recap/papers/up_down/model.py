@@ -14,7 +14,7 @@ images without padding they are equal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -97,7 +97,7 @@ class UpDown(RecurrentCaptioner[UpDownState]):
             h1, attended.shape[-1]
         )
         h2, c2 = language_lstm.step(projected, state.h2, state.c2)
-        return replace(state, position=state.position + 1, h1=h1, c1=c1, h2=h2, c2=c2)
+        return state.advanced(h1=h1, c1=c1, h2=h2, c2=c2)
 
 
 # Released checkpoints: of the X-LAN code base's class (JDAI-CV/image-captioning)

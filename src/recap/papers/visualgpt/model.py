@@ -314,13 +314,7 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         """Images -> outputs of all encoder layers; vectors that the mask hides change nothing."""
         values, mask = first_vectors(images.main, self.max_vectors, self.padded_to)
         x = gelu(self.feature_embedding(values), approximate="tanh")
-        rows = Rows(self.feature_norm(self.feature_dropout(x))[:, None])  # [B, 1, N, D]
-        attn_mask = key_mask(mask)
-        levels = []
-        for layer in self.encoder:
-            rows = self.run_layer(layer, rows, attn_mask)
-            levels.append(rows.values)
-        return LevelMemory(rows.values[:, 0], mask, torch.cat(levels, 1))
+        return self.encode_levels(self.feature_norm(self.feature_dropout(x)), mask, key_mask(mask))
 
     @property
     def layers(self) -> Stack[VisualBlock]:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -128,12 +128,6 @@ class XLinear(Attention):
         self.channel = nn.Linear(d_joint, width)  # W_e
         self.dropout = Dropout(settings.joint_dropout)
         self.weights = nn.Identity()
-
-    def key_value(self, source: Rows) -> KeyValue:
-        """Project rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
-        key = source.map(self.key)
-        value = source.map(self.value)
-        return key.split_heads(self.heads), value.split_heads(self.heads)
 
     def summarized(self, g: Tensor, x: Tensor, attn_mask: Tensor) -> Tensor:
         """Attend with a vector of each image to its others: [B, 1, 1, D], [B, 1, N, D] -> as g."""
@@ -506,9 +500,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
             g, x = layer(g, x, state.image[index], self_mask, cross_mask, past)
             summaries.append(g.values)
         log_probabilities = self.log_probabilities(self._readout(summaries)[:, :, 0])
-        return log_probabilities, replace(
-            state, position=state.position + 1, cache=cache, token_mask=mask, total=total
-        )
+        return log_probabilities, state.advanced(cache=cache, token_mask=mask, total=total)
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         """Tokens [B, C, T] at positions from `position` on -> [B, C, T, D]."""

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -297,9 +297,7 @@ class Zodiac(Transformer):
         prefix = torch.cat([state.tokens, tokens[..., None]], 2)
         mask = None if self.keep_masks else token_mask(prefix)
         hidden = self.decode_padded(prefix, mask, state.memory)[:, :, -1]
-        return self.log_probabilities(hidden), replace(
-            state, position=state.position + 1, tokens=prefix
-        )
+        return self.log_probabilities(hidden), state.advanced(tokens=prefix)
 
 
 # Released checkpoints (zanyarz/zodiac)
