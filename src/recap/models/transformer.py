@@ -272,14 +272,16 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """Output of the last layer [..., D] -> hidden [..., D]."""
         return self.decoder_norm(x)
 
-    def encode_levels(self, x: Tensor, mask: Tensor, attn_mask: Tensor | None) -> LevelMemory:
-        """Run the layers of `encoder` on vectors [B, N, D] -> what each of them gives.
+    def encode_levels(
+        self, layers: Iterable[nn.Module], x: Tensor, mask: Tensor, attn_mask: Tensor | None
+    ) -> LevelMemory:
+        """Run the layers of an encoder on vectors [B, N, D] -> what each of them gives.
 
         `mask` [B, N] is kept with it, the layers get `attn_mask`.
         """
         rows = Rows(x[:, None])
         levels = []
-        for layer in self.encoder:
+        for layer in layers:
             rows = self.run_layer(layer, rows, attn_mask)
             levels.append(rows.values)
         return LevelMemory(rows.values[:, 0], mask, torch.cat(levels, 1))

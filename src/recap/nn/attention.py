@@ -54,8 +54,8 @@ class Attention(nn.Module, ABC):
     """
 
     heads: int  #: H
-    key: nn.Module  #: W_k
-    value: nn.Module  #: W_v
+    key: Any  #: W_k
+    value: Any  #: W_v
 
     def key_value(self, source: Rows) -> KeyValue:
         """Project rows of [B, C or 1, N, D], once per image or token -> keys and values [B, C or 1,

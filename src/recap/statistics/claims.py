@@ -12,7 +12,7 @@ from recap.plan.run import Run, row_runs
 from recap.settings import Row, Table
 from recap.settings.metrics import server_names
 from recap.settings.specs import ClaimsSpec, PrintedTable
-from recap.settings.tables import STAGE_NAMES, Check, Claim, QuotedRow, column_info
+from recap.settings.tables import STAGE_NAMES, Check, Claim, column_info
 from recap.statistics.comparison import SIGNIFICANT, Sample, compare_rows, correct
 from recap.statistics.results import Comparison
 from recap.statistics.scores import NO_IMAGES, RowScores, collect
@@ -64,11 +64,12 @@ def _verdict(claim: Claim, spec: ClaimsSpec, scores: Path) -> ClaimVerdict:
         return ClaimVerdict(
             claim, HOLDS if claim.fixed_verdict.holds else FAILS, claim.fixed_verdict.why
         )
-    every: list[ComparisonVerdict] = []
+    tested: list[ComparisonVerdict] = []
+    untested: list[ComparisonVerdict] = []
     for check in claim.checks:
-        every += _compare(check, spec, scores)
-    untested = [each for each in every if each.tests is None]
-    comparisons = judge([each for each in every if each.tests]) + untested
+        for each in _compare(check, spec, scores):
+            (tested if each.tests else untested).append(each)
+    comparisons = judge(tested) + untested
     planned = [each for each in comparisons if each.planned] or comparisons
     verdict = verdict_of(planned)
     unplanned = len(comparisons) - len(planned)
@@ -109,44 +110,39 @@ def _compare(check: Check, spec: ClaimsSpec, scores: Path) -> list[ComparisonVer
         for other in check.rows or [check.quoted or f"{check.printed:g}"]:
             every.append(ComparisonVerdict(check, name, metric, other))
     if name not in spec.tables:
-        why = "its table is not made at this scale"
-        return [replace(each, verdict=NOT_RUN, why=why, planned=False) for each in every]
-    named = (check.row, *check.rows)
-    rows = {row.id: row for row in spec.tables[name].table.rows if row.id in named}
-    missing = [row for row in named if row not in rows]
-    planned = []
-    left_out = []
+        return _not_planned(every, "its table is not made at this scale")
+    table = spec.tables[name].table
+    rows = {row.id: row for row in table.rows if row.id in {check.row, *check.rows}}
+    lacking = [row for row in (check.row, *check.rows) if row not in rows]
+    if check.row in lacking or (check.rows and set(check.rows) <= set(lacking)):
+        return _not_planned(every, _row_lacks(lacking[0]))
+    if why := _untold(check, rows[check.row]):
+        return _without_test(every, UNTOLD, why)
+    planned: list[ComparisonVerdict] = []
+    left_out: list[ComparisonVerdict] = []
     for each in every:
-        lacking = [row for row in missing if row in (check.row, each.against)]
-        if lacking:
-            why = f"row {lacking[0]} is not run at this scale"
-            left_out.append(replace(each, verdict=NOT_RUN, why=why, planned=False))
+        if each.against in lacking:
+            left_out += _not_planned([each], _row_lacks(each.against))
         else:
             planned.append(each)
-    if planned:
-        planned = _compare_runs(planned, rows, spec, scores)
-    return planned + left_out
+    return _compare_runs(planned, list(rows.values()), spec, scores) + left_out
 
 
 def _compare_runs(
-    planned: list[ComparisonVerdict], rows: Mapping[str, Row], spec: ClaimsSpec, scores: Path
+    planned: list[ComparisonVerdict], rows: list[Row], spec: ClaimsSpec, scores: Path
 ) -> list[ComparisonVerdict]:
     """Return the comparisons of a check whose rows are run at this scale."""
     check = planned[0].check
     name = planned[0].table
-    if why := _untold(check, rows[check.row]):
-        return [replace(each, why=why) for each in planned]
     table = spec.tables[name].table
     seeds = spec.tables[name].seeds
     runs: list[Run] = []
-    for row in rows.values():
+    for row in rows:
         runs += row_runs(row, seeds)
     finished = sum((scores / run.path / "metrics.json").exists() for run in runs)
     if finished < len(runs):
-        why = f"{finished} of {len(runs)} runs of {name}"
-        return [replace(each, verdict=NOT_RUN, why=why) for each in planned]
-    compared = {"rows": list(rows.values()), "columns": list(check.metrics), "server": None}
-    part = table.model_copy(update=compared)
+        return _without_test(planned, NOT_RUN, f"{finished} of {len(runs)} runs of {name}")
+    part = table.model_copy(update={"rows": rows, "columns": list(check.metrics), "server": None})
     row_scores = {each.row.id: each for each in collect(part, seeds, scores, {}, {})}
     printed = spec.printed.get(check.table)
     return [_test(each, row_scores, table, printed) for each in planned]
@@ -162,6 +158,20 @@ def _table_read(check: Check, spec: ClaimsSpec) -> str:
     if own is None or len(own.seeds) < min(2, len(other.seeds)):
         return check.fallback_table
     return check.table
+
+
+def _row_lacks(row: str) -> str:
+    return f"row {row} is not run at this scale"
+
+
+def _without_test(
+    comparisons: Sequence[ComparisonVerdict], verdict: str, why: str, *, planned: bool = True
+) -> list[ComparisonVerdict]:
+    return [replace(each, verdict=verdict, why=why, planned=planned) for each in comparisons]
+
+
+def _not_planned(comparisons: Sequence[ComparisonVerdict], why: str) -> list[ComparisonVerdict]:
+    return _without_test(comparisons, NOT_RUN, why, planned=False)
 
 
 def _untold(check: Check, row: Row) -> str:
@@ -181,36 +191,20 @@ def _test(
 ) -> ComparisonVerdict:
     """Add one metric's tests, or why there are none.
 
-    A printed number is taken as every image's and run's. ``printed``: what is printed in the
-    check's table, where another one is in its place.
+    ``printed``: what is printed in the check's table, where another one is in its place.
     """
     check = comparison.check
-    metric = comparison.metric
-    every: list[Row | QuotedRow] = [*table.rows, *table.quoted]
-    lines = {row.id: row for row in every}
-    numbers = {row.id: row.printed for row in every}
-    size = _printed_size(comparison, printed.rows if printed else numbers)
     own = scores[check.row]
-    other = scores[comparison.against] if check.rows else None
-    number = check.printed
-    if number is None and (line := lines.get(comparison.against)):
-        number = line.printed.get(metric)
-        comparison = replace(comparison, against=line.label)
-    for side in filter(None, (other, own)):
-        if not side.values.get(metric):
-            return replace(comparison, why=f"{metric}: {side.reasons.get(metric)}")
-    sample = own.sample(metric)
-    if other:
-        base = other.sample(metric)
-    elif number is None:
-        return replace(comparison, why=f"{metric} of {comparison.against} is not printed")
-    elif abs(fmean(sample.images) - fmean(sample.runs)) > 1e-6:  # more than by rounding
-        return replace(comparison, why=f"{metric} of a corpus is no mean over its images")
+    if check.rows:
+        tested = _against_row(comparison, own, scores[comparison.against])
     else:
-        number /= column_info(metric).scale
-        base = Sample([number] * len(sample.images), [number] * 2)
-    tests = compare_rows(metric, base, sample)
-    return replace(comparison, tests=tests, runs=len(sample.runs), printed=size)
+        tested = _against_number(comparison, own, table)
+    if not tested.tests:
+        return tested
+    numbers = {row.id: row.printed for row in table.rows}
+    numbers |= {row.id: row.printed for row in table.quoted}
+    size = _printed_size(comparison, printed.rows if printed else numbers)
+    return replace(tested, printed=size)
 
 
 def _printed_size(
@@ -225,6 +219,44 @@ def _printed_size(
     if check.printed is not None or ours is None or theirs is None:
         return None
     return round(ours - theirs, 6)
+
+
+def _against_row(
+    comparison: ComparisonVerdict, own: RowScores, other: RowScores
+) -> ComparisonVerdict:
+    """Add one metric's tests against another row."""
+    metric = comparison.metric
+    comparison = replace(comparison, against=other.row.label)
+    for side in (other, own):
+        if not side.values.get(metric):
+            return replace(comparison, why=f"{metric}: {side.reasons.get(metric)}")
+    return _tested(comparison, own.sample(metric), other.sample(metric))
+
+
+def _against_number(
+    comparison: ComparisonVerdict, own: RowScores, table: Table
+) -> ComparisonVerdict:
+    """Add one metric's tests against a printed number, taken as every image's and run's."""
+    metric = comparison.metric
+    number = comparison.check.printed
+    for row in table.quoted:
+        if row.id == comparison.check.quoted:
+            comparison = replace(comparison, against=row.label)
+            number = row.printed.get(metric)
+    if not own.values.get(metric):
+        return replace(comparison, why=f"{metric}: {own.reasons.get(metric)}")
+    if number is None:
+        return replace(comparison, why=f"{metric} of {comparison.against} is not printed")
+    sample = own.sample(metric)
+    if abs(fmean(sample.images) - fmean(sample.runs)) > 1e-6:  # more than by rounding
+        return replace(comparison, why=f"{metric} of a corpus is no mean over its images")
+    number /= column_info(metric).scale
+    return _tested(comparison, sample, Sample([number] * len(sample.images), [number] * 2))
+
+
+def _tested(comparison: ComparisonVerdict, own: Sample, base: Sample) -> ComparisonVerdict:
+    tests = compare_rows(comparison.metric, base, own)
+    return replace(comparison, tests=tests, runs=len(own.runs))
 
 
 def judge(compared: Sequence[ComparisonVerdict]) -> list[ComparisonVerdict]:
@@ -243,31 +275,17 @@ def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> C
     ``level`` is what Holm asks of the smallest p.
     """
     scale = column_info(each.metric).scale
-    low, high = _interval(tests, SIGNIFICANT, scale)
     comparison = replace(
-        each,
-        tests=tests,
-        difference=scale * tests.difference,
-        low=low,
-        high=high,
-        p=tests.joint.p_holm,
+        each, tests=tests, difference=scale * tests.difference, p=tests.joint.p_holm
     )
+    if (interval := _interval(tests, SIGNIFICANT)) is not None:
+        comparison = replace(comparison, low=scale * interval[0], high=scale * interval[1])
     if tests.joint.p is None:
         why = tests.welch.reason or tests.paired.reason or tests.joint.reason or ""
         return replace(comparison, why=why)
     check = each.check
     if check.within is not None:
-        low, high = _interval(tests, level, scale)
-        low = low or 0.0
-        high = high or 0.0
-        if -check.within <= low and high <= check.within:
-            return replace(comparison, verdict=HOLDS)
-        if high < -check.within or low > check.within:
-            return replace(comparison, verdict=FAILS)
-        why = (
-            f"the interval is not within {check.within:g} points of the printed number, nor outside"
-        )
-        return replace(comparison, why=why)
+        return _reached(comparison, check.within, _interval(tests, level) or (0.0, 0.0))
     if not tests.mark:
         return replace(
             comparison,
@@ -277,27 +295,37 @@ def _with_verdict(each: ComparisonVerdict, tests: Comparison, level: float) -> C
     return replace(comparison, verdict=HOLDS if higher == (check.sign == "higher") else FAILS)
 
 
-def _interval(
-    tests: Comparison, level: float, scale: float
-) -> tuple[float, float] | tuple[None, None]:
-    """Return the interval of a difference d times a scale, the widest of the tests that have one.
+def _reached(
+    comparison: ComparisonVerdict, within: float, interval: tuple[float, float]
+) -> ComparisonVerdict:
+    """Add whether a printed number is reached within some points."""
+    scale = column_info(comparison.metric).scale
+    low = scale * interval[0]
+    high = scale * interval[1]
+    if -within <= low and high <= within:
+        return replace(comparison, verdict=HOLDS)
+    if high < -within or low > within:
+        return replace(comparison, verdict=FAILS)
+    why = f"the interval is not within {within:g} points of the printed number, nor outside"
+    return replace(comparison, why=why)
+
+
+def _interval(tests: Comparison, level: float) -> tuple[float, float] | None:
+    """Return the interval of a difference d, the widest of the tests that have one.
 
     A test with statistic t has the standard error d / t, so its interval is d -+ t_(1 - level / 2)
     * abs(d / t).
     """
     from scipy import stats
 
-    paired = tests.paired
-    difference = tests.difference
     margins = []
-    for over, t, degrees in (
-        (paired.mean_difference, paired.t, paired.images - 1),
-        (difference, tests.welch.t, tests.welch.degrees),
-        (difference, tests.joint.t, tests.joint.degrees),
-    ):
-        if t:
-            margins.append(float(stats.t.isf(level / 2, degrees)) * abs(over / t))
+    if tests.paired.t:
+        quantile = float(stats.t.isf(level / 2, tests.paired.images - 1))
+        margins.append(quantile * abs(tests.paired.mean_difference / tests.paired.t))
+    for test in (tests.welch, tests.joint):
+        if test.t:
+            quantile = float(stats.t.isf(level / 2, test.degrees))
+            margins.append(quantile * abs(tests.difference / test.t))
     if not margins:
-        return None, None
-    margin = max(margins)
-    return scale * (difference - margin), scale * (difference + margin)
+        return None
+    return tests.difference - max(margins), tests.difference + max(margins)

@@ -161,8 +161,14 @@ def pairs(
 
 
 @constant
+def line_blocks(length: int, rate: int, device: torch.device) -> Tensor:
+    """Return the block of each element of a line, [N]."""
+    return torch.arange(length, device=device) // rate
+
+
+@constant
 def grid_blocks(height: int, width: int, rate: int, device: torch.device) -> Tensor:
-    """Return the block of each cell of a grid in raster order, [H W]; a line is one row high."""
+    """Return the block of each cell of a grid in raster order, [H W]."""
     down = torch.arange(height, device=device) // rate
     across = torch.arange(width, device=device) // rate
     return (down[:, None] * -(-width // rate) + across).flatten()
@@ -340,7 +346,7 @@ class LineClusters(AdaptiveClusters):
         log_new = chain(log_p[0], self_factor=self.self_factor)
         log_c, layer_state = self.stacked(log_new, log_p, before)
         if self.rate > 1:
-            log_c = repeat_blocks(log_c, grid_blocks(1, x.shape[2], self.rate, log_c.device))
+            log_c = repeat_blocks(log_c, line_blocks(x.shape[2], self.rate, log_c.device))
         return log_c, layer_state
 
     def step(
@@ -542,10 +548,8 @@ class ClusterDecoderLayer(DecoderLayer):
         return self.after_words(words, image, cross_mask), LayerClusters(above, tokens)
 
 
-def clusters_of(settings: AcfModel, kind: str, rate: int) -> nn.Module | None:
-    """Return what clusters the input of one layer: "1d", "2d", or "none"."""
-    if kind == "none":
-        return None
+def clusters_of(settings: AcfModel, kind: str, rate: int) -> nn.Module:
+    """Return what clusters the input of one layer, "1d" or "2d"."""
     if settings.window is not None:
         return Window(window=settings.window, height=settings.grid_rows if kind == "2d" else 1)
     return GridClusters(settings) if kind == "2d" else LineClusters(settings, rate=rate)
@@ -555,8 +559,15 @@ class Acf(Transformer):
     """Transformer with clustering matrices in its encoder, its decoder, or both (section 3.2)."""
 
     def __init__(self, inputs: InputSpec, settings: AcfModel) -> None:
+        kinds = {
+            "encoder": settings.encoder_clustering,
+            "decoder": settings.decoder_clustering,
+            "cross": "none",
+        }
+
         def attention(place: str) -> Attention:
-            # without clusters, as that over the image, it is a `MultiHeadAttention`
+            if kinds[place] == "none":
+                return MultiHeadAttention(d_model=settings.d_model, heads=settings.heads)
             return ClusterAttention(
                 d_model=settings.d_model, heads=settings.heads, reading=settings.reading
             )
@@ -571,11 +582,12 @@ class Acf(Transformer):
         self.region_rows = settings.grid_rows
         self.reads_boxes = [inputs.main] if self.region_rows else ()
         # Clusters draw their weights after those of the Transformer.
-        encoder, decoder = settings.encoder_clustering, settings.decoder_clustering
-        for layer in self.encoder[settings.plain_encoder_layers :]:
-            layer.clusters = clusters_of(settings, encoder, settings.sampling_rate)
-        for layer in self.decoder:
-            layer.clusters = clusters_of(settings, decoder, 1)
+        if kinds["encoder"] != "none":
+            for layer in self.encoder[settings.plain_encoder_layers :]:
+                layer.clusters = clusters_of(settings, kinds["encoder"], settings.sampling_rate)
+        if kinds["decoder"] != "none":
+            for layer in self.decoder:
+                layer.clusters = clusters_of(settings, kinds["decoder"], 1)
 
     def run_encoder(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """As `Transformer.run_encoder`; each layer takes what the one below handed on for Eq. 6."""

@@ -190,7 +190,7 @@ class M2(TransformerDecoder[LevelMemory]):
         """Images -> what every encoder layer gives; vectors that the mask hides change nothing."""
         values, mask = first_vectors(images.main, self.max_vectors, self.padded_to)
         x = self.feature_norm(self.feature_dropout(torch.relu(self.feature_embedding(values))))
-        return self.encode_levels(x, mask, none_if_all_true(key_mask(mask)))
+        return self.encode_levels(self.encoder, x, mask, none_if_all_true(key_mask(mask)))
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Token ids [...] and their positions -> [..., D]."""

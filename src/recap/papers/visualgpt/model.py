@@ -314,7 +314,8 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         """Images -> outputs of all encoder layers; vectors that the mask hides change nothing."""
         values, mask = first_vectors(images.main, self.max_vectors, self.padded_to)
         x = gelu(self.feature_embedding(values), approximate="tanh")
-        return self.encode_levels(self.feature_norm(self.feature_dropout(x)), mask, key_mask(mask))
+        x = self.feature_norm(self.feature_dropout(x))
+        return self.encode_levels(self.encoder, x, mask, key_mask(mask))
 
     @property
     def layers(self) -> Stack[VisualBlock]:
