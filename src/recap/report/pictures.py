@@ -147,7 +147,7 @@ def write_gallery(
         )
     references = table.captions(first.split)
     ids = sorted(first.captions)
-    unknown = [image for image in ids if image not in references]
+    unknown = sorted(set(ids) - set(references))
     if unknown:
         raise MetricError(
             f"{corpus}: has no test image {unknown[0]}, which {first.label!r} describes"
