@@ -194,7 +194,8 @@ def _split_hash(images: np.ndarray, splits: np.ndarray, dataset: str) -> str:
     own = splits[first]  # of each image
     twice = images[own[np.searchsorted(unique, images)] != splits]
     if len(twice):
-        both = " and ".join(map(repr, np.unique(splits[images == twice[0]]).tolist()))
+        of_image = splits[images == twice[0]]
+        both = " and ".join(repr(split) for split in SPLITS if split in of_image)
         raise DataError(
             f"{dataset}: image id {twice[0]} is in the splits {both}; take it out of one of them"
         )

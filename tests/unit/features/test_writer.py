@@ -177,7 +177,7 @@ def test_a_part_that_is_missing_or_of_another_machine_is_named(tmp_path):
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
     files[2].write_text(json.dumps(other))
     next((tmp_path / "shards").glob("*.shard.h5")).unlink()
-    with refused(FeatureError, "shards", "image id 10"):
+    with refused(FeatureError, "shards", "image id 1"):  # 10 or 14: names of shards are hashes
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
 
 
