@@ -19,6 +19,7 @@ from recap.plan.run import (
     ScoredFile,
     Submission,
     file_name,
+    labels,
     row_labels,
     row_runs,
     series_of,
@@ -116,6 +117,11 @@ class Plan:
         """Return the scored runs of a table, each once."""
         return _runs_of(self.table_rows(table_id))
 
+    def table_scored(self, table_id: str) -> list[Run | ScoredFile]:
+        """Return all that is scored for a table."""
+        files = [each for each in self.scored_files if each.table == table_id]
+        return [*self.table_runs(table_id), *files]
+
     @cached_property
     def scored(self) -> list[Run]:
         """The runs whose captions are scored, each once."""
@@ -185,15 +191,15 @@ class Plan:
     def labels(self) -> dict[str, str]:
         """Return the label of every series of runs, in the order of the tables' rows."""
         trained = [series_of(run.path) for run in self.trained]
-        return unique_labels(row_labels(self._rows(), trained), {})
+        return labels(self._rows(), trained)
 
     def short_labels(self, runs: Sequence[Run]) -> dict[str, str]:
         """Return the label of the series of some runs in a figure
         of these alone, in the order of the tables' rows."""
         shown = {series_of(run.path) for run in runs}
         every = row_labels(self._rows(), sorted(shown))
-        labels = {series: label for series, label in every.items() if series in shown}
-        return unique_labels(labels, self.titles.short)
+        own = {series: label for series, label in every.items() if series in shown}
+        return unique_labels(own, self.titles.short)
 
     def _rows(self) -> dict[str, list[dict[str, Any]]]:
         return {file_name(name): list(map(vars, each.rows)) for name, each in self.tables.items()}

@@ -80,8 +80,7 @@ def _scores(plan: Plan, scored: Iterable[Run | ScoredFile]) -> list[str]:
 
 
 def _table_scores(plan: Plan, table_id: str) -> list[str]:
-    files = [each for each in plan.scored_files if each.table == table_id]
-    return _scores(plan, [*plan.table_runs(table_id), *files])
+    return _scores(plan, plan.table_scored(table_id))
 
 
 def statistics_job(plan: Plan, table_id: str) -> Job:

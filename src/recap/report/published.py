@@ -230,11 +230,7 @@ def restored(plan: Plan, published: Path) -> Iterator[tuple[Plan, dict[str, Head
             if scored.path in files:
                 headers[scored.path] = _restore(files[scored.path], scored.path, results)
         for table_id in copy.tables:
-            needed: list[Run | ScoredFile] = [
-                *copy.table_runs(table_id),
-                *(each for each in copy.scored_files if each.table == table_id),
-            ]
-            if all(is_scored(copy, scored) for scored in needed):
+            if all(is_scored(copy, scored) for scored in copy.table_scored(table_id)):
                 _write_statistics(copy, table_id)
         yield copy, headers
 
