@@ -58,6 +58,7 @@ class ReportFolder:
             "torch": "2.13.0",
             "features": "tiny",
             "parameters": 1e6,
+            "steps": 10,
         }
         (folder / "training.json").write_text(
             json.dumps({**record, "feature_hash": "fade", "device": "cpu"})

@@ -107,18 +107,25 @@ class Costs(Workload):
         None where no step, or no decoding, of a model of its kind and sizes was measured.
         """
         stage = self.stage(training)
-        of_steps = self.training_shape(training)
         of_validations = self.decoding_shape(training, beam=stage.validation_beam)
-        step, decoding = self._nearest(of_steps), self._nearest(of_validations)
+        step, decoding = self.step_seconds(training), self._nearest(of_validations)
         if step is None or decoding is None:
             return None
         processes = self.plan.settings.recipe(training.recipe).processes
-        images = self.steps(training) * of_steps.images * processes
         validations = math.ceil(stage.epochs / stage.validate_every) + (training.stage == "scst")
         validated = validations * self.counts(training.dataset).val
-        seconds = images * self._seconds(step, of_steps)
+        seconds = self.steps(training) * processes * step
         seconds += validated * self._seconds(decoding, of_validations)
-        return Cost(seconds, _FLOAT * step.parameters)
+        return Cost(seconds, _FLOAT * decoding.parameters)
+
+    def step_seconds(self, training: Run) -> float | None:
+        """Return the seconds of a step of one process.
+
+        None where no step of a model of its kind and sizes was measured.
+        """
+        shape = self.training_shape(training)
+        step = self._nearest(shape)
+        return None if step is None else shape.images * self._seconds(step, shape)
 
     def _nearest(self, shape: StepShape) -> StepCost | None:
         """Return the measured step of a model of the same sizes whose input is nearest in size."""

@@ -16,13 +16,17 @@ from recap.core.errors import DataError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
 from recap.plan.claims import claims_spec
+from recap.plan.costs import Costs
 from recap.plan.plan import Plan
 from recap.plan.profiles import named_plan
 from recap.plan.run import Run
+from recap.plan.run_jobs import is_scored
 from recap.plan.specs import curves_spec, run_spec
 from recap.report.figures import write_curves
+from recap.report.hours import epoch_hours, hours_table, measured_costs
 from recap.report.page import HOUR, by_series, shown_table
 from recap.report.published import (
+    PICTURES,
     PUBLISHED,
     Header,
     Training,
@@ -34,6 +38,7 @@ from recap.settings.params import flat
 from recap.settings.tables import STAGE_NAMES
 from recap.settings.versions import entry_of, list_of, read_versions
 from recap.statistics.claims import NOT_RUN, judge_claims
+from recap.statistics.scores import read_captions, read_metrics
 from recap.tables.claims import claim_line
 from recap.tables.formats import markdown_table, markdown_text
 from recap.tables.text import Block, TextTable, columns_of, plain, text_line
@@ -106,12 +111,7 @@ def _section(
     behind: dict[str, Training] = {}
     for header in headers.values():
         behind |= {training.path: training for training in header.trainings}
-    shown = list[TextTable]()
-    for table_id in copy.tables:
-        if {run.path for run in plan.table_runs(table_id)} & headers.keys():
-            table = shown_table(copy, table_id)
-            signatures = table.full.signatures if table.full else []
-            shown.append(replace(table.paper, signatures=signatures))
+    shown = list(_tables(plan, copy, headers))
     scale = next((table.scale for table in shown if table.scale), "")
     yield f"{markdown_text(scale)} {_summary(headers, behind)}".strip()
     yield from ("", _paragraph(into / PROSE / f"{name}.md"), "")
@@ -120,9 +120,11 @@ def _section(
         yield markdown_table(replace(each, scale=own_scale), level=3)
     runs = [run for run in plan.trained if run.path in behind]
     if runs:
-        _write_figure(plan, runs, results, images / f"{name}.png")
-        alt = "Validation CIDEr-D after each epoch, by model and stage"
-        yield from ("", f"![{alt}]({IMAGES}/{name}.png)", "")
+        costs = measured_costs(plan, into)
+        if costs:
+            yield from ("", markdown_table(hours_table(plan, runs, behind, costs), level=3))
+        yield from _curves(plan, runs, costs, results, images)
+    yield from _captions(plan, copy, into / PUBLISHED / name / PICTURES)
     yield from _claims(copy, results / "scores")
     if runs:
         yield from ("", markdown_table(_runs_table(plan, runs, behind), level=3))
@@ -130,14 +132,64 @@ def _section(
     yield from ("", f"Data, for research use: {_sources(plan, headers)}.")
 
 
-def _write_figure(plan: Plan, runs: Sequence[Run], results: Path, out: Path) -> None:
-    """Write the learning curves of trainings as a PNG."""
+def _tables(plan: Plan, copy: Plan, headers: Mapping[str, Header]) -> Iterator[TextTable]:
+    """Yield each table that has a published run, and behind it that of all pairs if it has one."""
+    for table_id in copy.tables:
+        if not {run.path for run in plan.table_runs(table_id)} & headers.keys():
+            continue
+        table = shown_table(copy, table_id)
+        signatures = table.full.signatures if table.full else []
+        yield replace(table.paper, signatures=signatures)
+        if table.full and table.full.more:
+            yield table.full.more
+
+
+def _curves(
+    plan: Plan, runs: Sequence[Run], costs: Costs | None, results: Path, images: Path
+) -> Iterator[str]:
+    """Draw the learning curves over epochs, and over hours where steps were measured; yield the
+    lines that show them."""
     curves = results / "curves.csv"
     figure = curves.with_suffix(".png")
-    write_curves(spec=curves_spec(plan, runs), runs=results / "runs", out=curves, figure=figure)
-    # 256 colors take half of the bytes, and no line gets that of another.
-    with Image.open(figure) as picture, atomic_path(out) as temporary:
-        picture.convert("RGB").quantize(256).save(temporary, format="PNG", optimize=True)
+    axes: dict[str, dict[str, float] | None] = {"after each epoch": None}
+    if costs:
+        axes = {"over hours of training": epoch_hours(runs, costs), **axes}
+    for words, hours in axes.items():
+        write_curves(
+            spec=curves_spec(plan, runs),
+            runs=results / "runs",
+            out=curves,
+            figure=figure,
+            epoch_hours=hours,
+        )
+        name = f"{plan.profile.name}_hours.png" if hours else f"{plan.profile.name}.png"
+        # 256 colors take half of the bytes, and no line gets that of another.
+        with Image.open(figure) as picture, atomic_path(images / name) as temporary:
+            picture.convert("RGB").quantize(256).save(temporary, format="PNG", optimize=True)
+        yield from ("", f"![Validation CIDEr-D {words}, by model and stage]({IMAGES}/{name})", "")
+
+
+def _captions(plan: Plan, copy: Plan, pictures: Path) -> Iterator[str]:
+    """Yield the captions of some test images by all rows of a table, with the pictures' names."""
+    names = read_json(pictures, dict[str, dict[int, str]]) if pictures.is_file() else {}
+    scores = Path(copy.files.results) / "scores"
+    for table_id, files in names.items():
+        rows = copy.table_rows(table_id) if table_id in copy.tables else []
+        captions = {}
+        for each in rows:
+            run = each.runs[0]
+            if is_scored(copy, run):
+                split = read_metrics(scores / run.path).split
+                captions[each.row.label] = read_captions(scores / run.path, split)
+        if not captions:
+            continue
+        yield from ("", f"### Captions: {markdown_text(copy.tables[table_id].title)}", "")
+        seed = copy.seeds[table_id][0]
+        yield f"Of test images drawn at random; the captions of seed {seed}. No photograph is here."
+        for image, file in files.items():
+            yield from ("", f"`{file}`", "")
+            for label, texts in captions.items():
+                yield f"- {markdown_text(label)}: {markdown_text(texts[image])}"
 
 
 def _claims(plan: Plan, scores: Path) -> Iterator[str]:

@@ -62,23 +62,40 @@ def write_summary(*, rows: Mapping[str, Sequence[str]], scores: Path, out: Path)
     write_json(out, summary)
 
 
-def write_curves(*, spec: CurvesSpec, runs: Path, out: Path, figure: Path) -> None:
+def write_curves(
+    *,
+    spec: CurvesSpec,
+    runs: Path,
+    out: Path,
+    figure: Path,
+    epoch_hours: Mapping[str, float] | None = None,
+) -> None:
     """Write the learning curves of all runs:
-    a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`."""
+    a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`.
+
+    ``epoch_hours``: path of a run -> hours of an epoch, over which it is drawn in place of epochs.
+    """
     histories = {run.path: _history(runs / run.path / "history.csv") for run in spec.runs}
+    width = epoch_hours or dict.fromkeys(histories, 1.0)  # of an epoch on the axis
     curves = []
     for run in spec.runs:
-        start = len(histories[run.after]) if run.after in histories else 0
-        curves.append(histories[run.path].assign(**vars(run), start=start))
+        history = histories[run.path]
+        # the second stage follows the first
+        start = len(histories[run.after]) * width[run.after] if run.after in histories else 0.0
+        place = start + history.epoch * width[run.path]
+        curves.append(history.assign(**vars(run), place=place))
     lines = pd.concat(curves, ignore_index=True)
-    draw_curves(lines, [run.label for run in spec.runs], figure)
+    axis = "hours" if epoch_hours else "epoch"
+    draw_curves(lines, [run.label for run in spec.runs], figure, axis=axis)
     values = lines.percent.map(lambda percent: "" if pd.isna(percent) else f"{percent:.6g}")
     lines = lines.assign(val_cider_d=values)[list(CURVE_COLUMNS)]
     write_text(out, csv_text([CURVE_COLUMNS, *lines.to_numpy().tolist()]))
 
 
-def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
-    """Draw validation CIDEr-D by epoch: mean over the seeds
+def draw_curves(
+    lines: DataFrame, labels: Iterable[str], figure: Path, *, axis: str = "epoch"
+) -> None:
+    """Draw validation CIDEr-D by epoch, or by hours: mean over the seeds
     of a label, and a bar from the lowest to the highest."""
     colours = colour_of(labels)
     columns = 2 if max(map(len, colours), default=0) <= _SHORT else 1
@@ -93,9 +110,8 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
         apart = 0.2 * ((index + 0.5) / len(colours) - 0.5)  # so that no bar hides another
         for stage, of_stage in lines[lines.label == label].groupby("stage", sort=False):
             validated = of_stage.dropna(subset="percent")
-            # those of the second stage follow those of the first
-            epochs = validated.start + validated.epoch + apart
-            seeds = validated.percent.groupby(epochs).agg(["mean", "min", "max"])
+            places = validated.place + (apart if axis == "epoch" else 0)
+            seeds = validated.percent.groupby(places).agg(["mean", "min", "max"])
             ends = [seeds["mean"] - seeds["min"], seeds["max"] - seeds["mean"]]
             axes.errorbar(
                 seeds.index,
@@ -108,9 +124,10 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
         "Validation CIDEr-D after each epoch: mean over seeds, bar from the lowest to the highest"
     )
     second = (lines.stage == _SECOND).any()
-    axes.set_xlabel("epoch\n(triangles: self-critical, after cross-entropy)" if second else "epoch")
+    axes.set_xlabel(f"{axis}\n(triangles: self-critical, after cross-entropy)" if second else axis)
     axes.set_ylabel("CIDEr-D, percent (maximum 1,000)")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if axis == "epoch":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.grid(alpha=0.3)
     _save(drawing, axes, columns, figure)
 

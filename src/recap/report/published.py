@@ -32,15 +32,17 @@ from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.metrics.scores import Scores, score
 from recap.plan.plan import Plan
-from recap.plan.run import Run, ScoredFile, file_name
+from recap.plan.run import Run, ScoredFile, baseline, file_name
 from recap.plan.run_jobs import is_scored
 from recap.plan.table_jobs import select_job, statistics_job
 from recap.settings.metrics import COCO, METRICS
 from recap.statistics.compare import compare_table, write_selections
 from recap.statistics.scores import Metrics, read_captions, read_image_scores, read_metrics
+from recap.tables.samples import draw_images
 
 PUBLISHED = "published"  # folder below that of the pages
 ENDING = ".jsonl.gz"
+PICTURES = "pictures.json"  # in the folder of a profile
 _MEANS = ("CIDEr", "ROUGE-L")  # scores of a corpus that are the means of those of its images
 TOLERANCE = 1e-9  # between published scores and those of the same captions today
 _AGAIN = "restore it from git, or delete it and publish its run again"
@@ -114,11 +116,26 @@ def publish(plan: Plan, into: Path) -> list[Path]:
         if not file.is_file() or read_published(file) != (header, images):
             _write(file, [header, *images])
         files.append(file)
+    if files:
+        _write_pictures(plan, into / plan.profile.name / PICTURES)
     log.info(
         f"{into / plan.profile.name}: {counted(len(files), 'run')} of {len(_evaluations(plan))} "
         "published"
     )
     return files
+
+
+def _write_pictures(plan: Plan, out: Path) -> None:
+    """Write the file names of the pictures whose captions the page shows: table -> id -> file."""
+    names = {}
+    for table_id, table in plan.tables.items():
+        corpus = Corpus.read(plan.files.of("corpus", dataset=baseline(table).dataset)["corpus"])
+        files = corpus.files()
+        ids = sorted(corpus.captions("test"))
+        seed = plan.seeds[table_id][0]
+        drawn = draw_images(file_name(table_id), seed, ids, plan.profile.sample_captions)
+        names[table_id] = {image: files[image] for image in drawn}
+    write_json(out, names)
 
 
 def _content(plan: Plan, scored: Run | ScoredFile) -> tuple[Header, list[Image]]:

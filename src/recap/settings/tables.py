@@ -262,6 +262,9 @@ class _Table(Strict):
     outside: list[OutsideRow] = omitted_at_default(
         [], description="rows of captions from a file; quoted with other data"
     )
+    pairs: list[Annotated[str, OneOf(column_names)]] = omitted_at_default(
+        [], description="metrics on which all pairs of trained rows are compared as well"
+    )
     server: Server | None = omitted_at_default(
         None, description="the rows' captions go to COCO's server, which scores them"
     )

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import TypeVar
 
 from recap.core.checksums import check, record
 from recap.core.documents import adapter, read_json, write_json
@@ -27,6 +29,7 @@ from recap.statistics.results import (
     Comparison,
     Family,
     NoComparison,
+    Pair,
     RowResult,
     TableResult,
 )
@@ -58,6 +61,7 @@ RULE = (
 )
 
 
+Key = TypeVar("Key", bound=tuple[str, ...])
 # id of a row, column -> its tests against the baseline row
 Comparisons = Mapping[tuple[str, str], Comparison | NoComparison]
 
@@ -98,6 +102,7 @@ def compare_table(
         notes=NOTES,
         outside=outside,
         selected=[_selected(choice, rows) for choice in choices],
+        pairs=_pairs([each for each in scored if isinstance(each.row, Row)], table.pairs),
     )
     write_json(statistics_out, adapter(TableResult).dump_python(result, mode="json"))
     record(statistics_out)
@@ -116,8 +121,24 @@ def _comparisons(
         for column in columns:
             if scores is not baseline and column not in RUN_COLUMNS:
                 made[scores.row.id, column] = _comparison(scores, baseline, column)
-    tested = {place: each for place, each in made.items() if isinstance(each, Comparison)}
-    return made | dict(zip(tested, correct(list(tested.values())), strict=True))
+    return _corrected(made)
+
+
+def _corrected(
+    made: Mapping[Key, Comparison | NoComparison],
+) -> dict[Key, Comparison | NoComparison]:
+    """Return comparisons as one family: corrected and marked."""
+    tested = {key: each for key, each in made.items() if isinstance(each, Comparison)}
+    return {**made, **dict(zip(tested, correct(list(tested.values())), strict=True))}
+
+
+def _pairs(scored: Sequence[RowScores], metrics: Sequence[str]) -> list[Pair]:
+    """Return the comparisons of all pairs of rows on some metrics, corrected and marked."""
+    made = {}
+    for metric in metrics:
+        for first, second in combinations(scored, 2):
+            made[metric, first.row.id, second.row.id] = _comparison(second, first, metric)
+    return [Pair(*names, comparison) for names, comparison in _corrected(made).items()]
 
 
 def _comparison(scores: RowScores, baseline: RowScores, column: str) -> Comparison | NoComparison:

@@ -96,6 +96,16 @@ class NoComparison:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """One metric of two rows, by their ids: the second minus the first."""
+
+    metric: str
+    first: str
+    second: str
+    comparison: Comparison | NoComparison
+
+
+@dataclass(frozen=True)
 class CellResult:
     """One column of a row; what is no percentage is a fraction of 1, or as trainings recorded."""
 
@@ -208,6 +218,7 @@ class TableResult:
     not_run: list[NotRunRow] = field(default_factory=list)
     outside: OmittedIfEmpty[list[RowResult]] = field(default_factory=list)
     selected: OmittedIfEmpty[list[RowResult]] = field(default_factory=list)
+    pairs: OmittedIfEmpty[list[Pair]] = field(default_factory=list)  #: corrected together
 
     @classmethod
     def of(
@@ -215,7 +226,7 @@ class TableResult:
     ) -> TableResult:
         """Return a table with the numbers of its trained rows."""
         values = _shared(table, cls) | {"table": name, "seeds": list(seeds), "rows": rows}
-        return cls(**values | {"outside": []})  # as results, they come later
+        return cls(**values | {"outside": [], "pairs": []})  # as results, they come later
 
 
 def _shared(settings: Strict, record: Any) -> dict[str, Any]:

@@ -169,10 +169,7 @@ def choose_samples(
             f"{missing[0]}"
         )
     chosen = [*table.image_ids, *_with_references(table.image_captions, references, name)]
-    ids = sorted(references)
-    # The table's name and the first seed decide the draws, which are the same on every run.
-    draws = generator(seeds[0], "samples", name)
-    chosen += draws.choice(ids, size=min(count, len(ids)), replace=False).tolist()
+    chosen += draw_images(name, seeds[0], sorted(references), count)
     images: list[tuple[int, str | None]] = [(image, None) for image in dict.fromkeys(chosen)]
     if table.examples:
         random = generator(seeds[0], "examples", name)
@@ -184,6 +181,13 @@ def choose_samples(
         texts = list(map(plain, references[image]))
         samples.append(Sample(image, files[image], of_rows, texts, phrase))
     return samples
+
+
+def draw_images(table: str, seed: int, ids: Sequence[int], count: int) -> list[int]:
+    """Draw images whose captions are shown; the table's name and its first seed decide which."""
+    draws = generator(seed, "samples", table)
+    drawn: list[int] = draws.choice(ids, size=min(count, len(ids)), replace=False).tolist()
+    return drawn
 
 
 def _with_phrases(

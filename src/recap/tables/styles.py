@@ -11,6 +11,7 @@ from recap.settings.metrics import server_names
 from recap.settings.tables import RUN_COLUMNS, heading
 from recap.tables import notes
 from recap.tables.frame import Frame, FrameCell, FrameRow, from_outside
+from recap.tables.pairs import pairs_table
 from recap.tables.text import (
     NONE,
     Block,
@@ -165,6 +166,8 @@ def full_table(frame: Frame) -> TextTable:
         table.signatures = list(rows)
     else:
         table.signatures = [f"{text} ({', '.join(ids)})" for text, ids in rows.items()]
+    if frame.statistics.pairs:
+        table.more = pairs_table(frame.statistics)
     return table
 
 

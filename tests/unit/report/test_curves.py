@@ -28,7 +28,7 @@ def curve(label, stage="xe", epochs=3, start=0, more=0.0):
     """Return the history of a run as it is drawn."""
     numbers = range(1, epochs + 1)
     history = pd.DataFrame({"epoch": numbers, "percent": [100.0 * n + more for n in numbers]})
-    return history.assign(label=label, stage=stage, start=start)
+    return history.assign(label=label, stage=stage, place=start + history.epoch)
 
 
 def run(label, seed, stage="xe"):

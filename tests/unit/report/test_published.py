@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,12 @@ from helpers.report_results import ReportFolder, write_claim
 from helpers.tiny_workspace import ROOT
 from recap.cli import main
 from recap.core import checksums
-from recap.core.documents import parse_json
+from recap.core.documents import parse_json, read_json, write_json
 from recap.core.errors import DamagedFile, DataError, RecapError
 from recap.data.corpus import Corpus
 from recap.data.references import references_corpus
 from recap.metrics.scores import evaluate_captions
+from recap.plan.costs import Costs, StepCost
 from recap.plan.files import RUN_FILES
 from recap.plan.specs import run_spec
 from recap.report.docs import NONE_PUBLISHED, changed_pages, with_tables, write_docs
@@ -40,6 +42,7 @@ from recap.report.published import (
 )
 from recap.settings.recipes import DecodingSettings
 from recap.statistics.scores import Metrics
+from recap.tables.formats import markdown_text
 
 pytestmark = pytest.mark.seconds
 
@@ -174,11 +177,54 @@ def test_a_page_has_what_was_run_tables_a_figure_verdicts_and_runs(profile):
     trained = len(profile.plan().trained)
     took = f"of {trained} trainings that took {trained / 2:.1f} core hours"
     assert f"Published: 2 scored runs with seed 1, {took}" in text
-    headings = ["### Two models on twenty scenes", "### Claims of the paper", "### Runs"]
+    title = "Two models on twenty scenes"
+    headings = [f"### {title}", f"### Captions: {title}", "### Claims of the paper", "### Runs"]
     assert [line for line in text.splitlines() if line.startswith("###")] == headings
     assert "| Transformer" in text and "- mine.c1: " in text and "![Validation" in text
     assert 0 < (INTO / "images/tiny.png").stat().st_size < 100_000
     assert "<script" not in text.replace("&lt;", "")
+
+
+def test_a_page_has_hours_of_measured_steps_and_captions_with_names_of_pictures(profile):
+    plan = profile.plan()
+    costs = Costs(plan, [], None)
+    steps = []
+    for run in plan.trained:
+        shape = costs.training_shape(run)
+        cost = StepCost(
+            kind=shape.model.kind,
+            work=shape.work,
+            sizes=shape.sizes,
+            parameters=10**6,
+            vectors=shape.inputs.vectors,
+            tokens=shape.tokens,
+            images=1,
+            gflop=1.0,
+            saved_mb=1.0,
+            seconds=7200 / shape.images,
+            device="cpu",
+            machine="a processor",
+            torch="2",
+            measured_on=date(2026, 1, 1),
+        )
+        steps.append({"cost": cost.model_dump(mode="json"), "compiled": False})
+    file = INTO / "measured/tiny.json"
+    write_json(file, {"tiny": False, "steps": steps})
+    text = write_docs("tiny", [plan], INTO).read_text()
+    hours = text.partition("### Hours")[2].partition("###")[0]
+    assert "on one core of a processor" in hours
+    assert re.search(r"\| 10 +\| 7200\.00 \|", re.sub(" +", " ", hours)) and " 20.00 |" in hours
+    assert (INTO / "images/tiny_hours.png").is_file()
+    names = read_json(PUBLISHED / "tiny/pictures.json", dict[str, dict[int, str]])
+    assert len(names["tiny"]) == plan.profile.sample_captions
+    _, images = read_published(published_runs(INTO)[0])
+    said = {image.id: image.caption for image in images}
+    for image, name in names["tiny"].items():
+        assert name == f"{image}.jpg" and f"`{name}`" in text
+        assert markdown_text(said[image]) in text.partition("### Captions")[2]
+    write_json(file, {"tiny": False, "steps": []})
+    with refused(DataError, "measured/tiny.json", "measure again"):
+        write_docs("tiny", [plan], INTO)
 
 
 def test_a_page_says_which_rows_are_missing_or_that_no_run_is_published(profile):

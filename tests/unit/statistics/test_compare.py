@@ -2,8 +2,11 @@
 
 import json
 import random
+from itertools import combinations
+from statistics import fmean
 
 import pytest
+from scipy import stats
 
 from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
@@ -12,7 +15,7 @@ from recap.core.documents import read_json
 from recap.core.errors import DamagedFile, MetricError, MissingFile, RecapError
 from recap.plan.run import row_runs
 from recap.statistics.compare import compare_table
-from recap.statistics.comparison import compare_paired
+from recap.statistics.comparison import compare_paired, holm
 from recap.statistics.results import TableResult
 
 
@@ -234,3 +237,28 @@ def test_a_flipped_bit_in_scores_that_nobody_recorded_is_no_traceback(tmp_path):
         except RecapError:
             refused += 1
     assert refused > 20
+
+
+def test_all_pairs_are_compared_as_scipy_does_and_corrected_together(tmp_path):
+    table = make_table(columns=["METEOR", "CIDEr"], pairs=["CIDEr"])
+    third = table.rows[1].model_copy(update={"id": "third", "label": "Third", "model": "third"})
+    table = table.model_copy(update={"rows": [*table.rows, third]})
+    other = {"METEOR": [0.3, 0.1, 0.2, 0.1], "CIDEr": [0.4, 0.1, 0.6, 0.3]}
+    images = {"transformer": BASE, "zodiac": BETTER, "third": other}
+    write_scores(tmp_path / "scores", table, [1, 2, 3], images)
+    result = compare(tmp_path, table, [1, 2, 3])
+    ids = [row.id for row in table.rows]
+    assert [(pair.first, pair.second) for pair in result.pairs] == list(combinations(ids, 2))
+    values = {row.id: list(row.cells["CIDEr"].values.values()) for row in result.rows}
+    p_values = []
+    for pair in result.pairs:
+        first, second = values[pair.first], values[pair.second]
+        assert pair.comparison.difference == pytest.approx(fmean(second) - fmean(first))
+        p_values.append(pair.comparison.joint.p)
+        welch = stats.ttest_ind(second, first, equal_var=False).pvalue
+        assert pair.comparison.welch.p == pytest.approx(welch)
+    assert [pair.comparison.joint.p_holm for pair in result.pairs] == holm(p_values)
+    against = result.rows[1].cells["CIDEr"].comparison
+    (pair,) = (pair for pair in result.pairs if pair.second == ids[1] and pair.first == ids[0])
+    assert pair.comparison.paired.p == against.paired.p
+    assert read_json(tmp_path / "two.json", TableResult) == result

@@ -404,3 +404,17 @@ def test_a_printed_p_stands_above_ours_with_what_its_test_may_have_been_over(tmp
         in none["md"]
     )
     assert "explains" not in doubted(tmp_path)["md"]
+
+
+def test_all_pairs_stand_behind_the_full_table(tmp_path):
+    files = written(tmp_path, make_table(pairs=["CIDEr"]))
+    text = files["md"].partition("All pairs")[2]
+    assert lines_of(text)[0][1] == ["1", "2"]
+    assert lines_of(text)[2:] == [
+        ("1 Transformer", ["", "-25.0 †"]),
+        ("2 ZoDIAC", ["0.030", ""]),
+    ]
+    assert "p over images and runs, Holm-corrected over 1 pair." in files["html"]
+    assert balanced(files["tex"]) and ", all pairs." in files["tex"]
+    one = written(tmp_path / "one", make_table(pairs=["CIDEr"]), seeds=[1])
+    assert "p over images: one seed allows no test over runs" in one["md"] and "†" not in one["md"]
