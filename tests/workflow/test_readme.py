@@ -10,8 +10,11 @@ import pytest
 
 from helpers.tiny_workspace import ROOT
 from recap.cli import build_parser
+from recap.plan.costs import costs_of
+from recap.plan.profiles import named_plan
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_the_picture_of_the_dag_is_current(tmp_path):
@@ -93,3 +96,22 @@ def test_every_command_of_the_documentation_can_be_typed(page, capsys):
             parser = parser.commands[words.pop(0)]
         options = {word for word in words if word.startswith("--")}
         assert not options - set(parser._option_string_actions)
+
+
+def test_the_code_of_the_readme_runs():
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["hidden"].shape == (2, 1, 3, 1024)
+    total = names["log_probabilities"].exp().sum(-1).flatten().tolist()
+    assert total == pytest.approx([1, 1], abs=1e-4)
+
+
+@pytest.mark.parametrize("paper", ["xlan", "acf", "zodiac", "fusion", "visualgpt"])
+def test_the_hours_of_the_readme_are_those_of_the_plan(paper):
+    plan = named_plan(ROOT / "params", paper)
+    costs = costs_of(plan)
+    known = [cost.seconds for run in plan.trained if (cost := costs.training(run))]
+    hours = f"{sum(known) / 3600:,.0f} | {len(known)} of {len(plan.trained)} |"
+    (line,) = re.findall(rf"\| .*\[{paper}\]\(.*", README.read_text(encoding="utf-8"))
+    assert line.endswith(hours)
