@@ -113,20 +113,20 @@ def _section(
         behind |= {training.path: training for training in header.trainings}
     shown = list(_tables(plan, copy, headers))
     scale = next((table.scale for table in shown if table.scale), "")
-    yield f"{markdown_text(scale)} {_summary(headers, behind)}".strip()
+    costs = measured_costs(plan, into)
+    yield f"{markdown_text(scale)} {_summary(headers, behind, by_clock=not costs)}".strip()
     yield from ("", _paragraph(into / PROSE / f"{name}.md"), "")
     for each in shown:
         own_scale = "" if each.scale == scale else each.scale
         yield markdown_table(replace(each, scale=own_scale), level=3)
     runs = [run for run in plan.trained if run.path in behind]
+    if runs and costs:
+        yield from ("", markdown_table(hours_table(plan, runs, behind, costs), level=3))
     if runs:
-        costs = measured_costs(plan, into)
-        if costs:
-            yield from ("", markdown_table(hours_table(plan, runs, behind, costs), level=3))
         yield from _curves(plan, runs, costs, results, images)
     yield from _captions(plan, copy, into / PUBLISHED / name / PICTURES)
     yield from _claims(copy, results / "scores")
-    if runs:
+    if runs and not costs:
         yield from ("", markdown_table(_runs_table(plan, runs, behind), level=3))
     yield from _missing(plan, headers)
     yield from ("", f"Data, for research use: {_sources(plan, headers)}.")
@@ -185,7 +185,7 @@ def _captions(plan: Plan, copy: Plan, pictures: Path) -> Iterator[str]:
             continue
         yield from ("", f"### Captions: {markdown_text(copy.tables[table_id].title)}", "")
         seed = copy.seeds[table_id][0]
-        yield f"Of test images drawn at random; the captions of seed {seed}. No photograph is here."
+        yield f"Random test images; captions of seed {seed}. The photographs are not included."
         for image, file in files.items():
             yield from ("", f"`{file}`", "")
             for label, texts in captions.items():
@@ -219,8 +219,10 @@ def _sources(plan: Plan, headers: Mapping[str, Header]) -> str:
     return markdown_text(", ".join(sources))
 
 
-def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> str:
-    """Return what was run in one sentence."""
+def _summary(
+    headers: Mapping[str, Header], behind: Mapping[str, Training], *, by_clock: bool
+) -> str:
+    """Return what was run in one sentence, with the hours by the clock or without."""
     text = f"Published: {counted(len(headers), 'scored run')}"
     seeds = sorted({header.seed for header in headers.values() if header.seed is not None})
     if seeds:
@@ -229,7 +231,8 @@ def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> s
     text += f", of {counted(len(behind), 'training')}"
     if behind:
         hours, days = _took(behind.values())
-        text += f" that took {hours:,.1f} core hours and ended {days}"
+        took = f"took {hours:,.1f} core hours and " if by_clock else ""
+        text += f" that {took}ended {days}"
     return f"{text}."
 
 

@@ -212,7 +212,7 @@ def test_a_page_has_hours_of_measured_steps_and_captions_with_names_of_pictures(
     write_json(file, {"tiny": False, "steps": steps})
     text = write_docs("tiny", [plan], INTO).read_text()
     hours = text.partition("### Hours")[2].partition("###")[0]
-    assert "on one core of a processor" in hours
+    assert "on one core of a processor" in hours and "core hours" not in text
     assert re.search(r"\| 10 +\| 7200\.00 \|", re.sub(" +", " ", hours)) and " 20.00 |" in hours
     assert (INTO / "images/tiny_hours.png").is_file()
     names = read_json(PUBLISHED / "tiny/pictures.json", dict[str, dict[int, str]])
