@@ -184,7 +184,8 @@ def wanted(
     """List the rows of a TSV of web pictures that some subsets need,
     for `conceptual-download --only`."""
     from recap.data.datasets.conceptual import read_tsv
-    from recap.data.subsets import WebDraws, write_wanted
+    from recap.data.subsets import write_wanted
+    from recap.settings.datasets import WebDraws
     from recap.settings.params import validate
 
     write_wanted(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from recap.core.errors import DamagedData, DataError
 from recap.core.files import reading, write_text
 from recap.core.hashing import value_hash
 from recap.data.corpus import Corpus, WebSample
+from recap.settings.datasets import Draw, WebDraws
 
 VALIDATION = "validation"  # the unit of the draw of a validation split
 
@@ -60,7 +60,7 @@ def draw_subset(
             : subset_size(len(units), fraction)
         ]
     else:
-        draw = Draw(unit, fraction, seed)
+        draw = Draw(unit=unit, fraction=fraction, seed=seed)
         chosen = rows_with_pictures(units.tolist(), source.drawn_from, draw, dataset=source.dataset)
     if not chosen:
         raise DataError(
@@ -93,28 +93,6 @@ def read_subset(path: str | Path) -> dict[str, Any]:
             "it"
         )
     return {**values, "hash": known}
-
-
-@dataclass(frozen=True)
-class Draw:
-    """A draw of training rows: ``fraction`` of those that are not held out."""
-
-    unit: str
-    fraction: float
-    seed: int
-
-
-@dataclass(frozen=True)
-class WebDraws:
-    """The draws from one list of a data set.
-
-    ``held_out``, ``seed`` and ``survival`` are those of `WebSample`.
-    """
-
-    held_out: int
-    seed: int
-    survival: float
-    draws: list[Draw]
 
 
 def write_wanted(datasets: Mapping[str, WebDraws], *, rows: int, out: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from recap.core.errors import ConfigError
 from recap.plan.plan import Plan
 from recap.plan.run import Run, series_of
-from recap.settings.datasets import ConceptualDataset
+from recap.settings.datasets import ConceptualDataset, Draw, WebDraws
 from recap.settings.recipes import (
     CrossEntropyRun,
     EvaluationSpec,
@@ -80,12 +80,12 @@ def selection_spec(plan: Plan, table_id: str) -> SelectedRows:
     return SelectedRows(selections=table.selections, labels=labels, trainings=behind)
 
 
-def web_draws(plan: Plan, survivors: str) -> dict[str, Any]:
+def web_draws(plan: Plan, survivors: str) -> dict[str, WebDraws]:
     """Return by data set what runs draw from a list of fetched web pictures.
 
     Nothing where all are fetched.
     """
-    draws_of: dict[str, Any] = {}
+    draws_of = {}
     for name in plan.datasets:
         settings = plan.settings.dataset(name)
         if not isinstance(settings, ConceptualDataset) or settings.survival is None:
@@ -93,10 +93,15 @@ def web_draws(plan: Plan, survivors: str) -> dict[str, Any]:
         # the first list is of training pictures
         if plan.files.outside(next(iter(settings.web_pictures()))) != survivors:
             continue
-        runs = sorted({(run.subset, run.seed) for run in plan.trained if run.dataset == name})
         draws = []
-        for subset, seed in runs:
-            draws.append(plan.settings.subset(subset).model_dump(mode="json") | {"seed": seed})
-        own = settings.model_dump(include={"seed", "survival"})
-        draws_of[name] = {"held_out": settings.val_pairs, "draws": draws, **own}
+        for subset, seed in sorted(
+            {(run.subset, run.seed) for run in plan.trained if run.dataset == name}
+        ):
+            draws.append(Draw(**dict(plan.settings.subset(subset)), seed=seed))
+        draws_of[name] = WebDraws(
+            held_out=settings.val_pairs,
+            seed=settings.seed,
+            survival=settings.survival,
+            draws=draws,
+        )
     return draws_of

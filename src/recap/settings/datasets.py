@@ -83,6 +83,21 @@ class Subset(Strict):
     )
 
 
+class Draw(Subset, frozen=True):
+    """A subset of one seed, from the training rows that are not held out."""
+
+    seed: int
+
+
+class WebDraws(Strict):
+    """The draws of a data set from one list of web pictures."""
+
+    held_out: int = Field(description="rows of the validation split")
+    seed: int = Field(description="of the draw of the validation split")
+    survival: float = Field(description="share of the addresses that have a picture, at least")
+    draws: list[Draw]
+
+
 class Counts(Strict):
     """Images per split, and captions: the size of a data set before its files are there."""
 

@@ -171,9 +171,11 @@ def drawn(folder, rows, fraction=0.01, seed=3):
 
 def test_few_rows_are_asked_for_and_give_the_draws_of_all_rows(tmp_path):
     alive = set(np.flatnonzero(np.random.default_rng(0).random(LINES.rows) < 0.6).tolist())
-    draws = [Draw("pair", fraction, seed) for seed in (3, 4) for fraction in (0.001, 0.01)]
+    draws = [Draw(fraction=fraction, seed=seed) for seed in (3, 4) for fraction in (0.001, 0.01)]
     write_wanted(
-        {"web": WebDraws(200, 0, 0.5, draws)}, rows=LINES.rows, out=tmp_path / "wanted.txt"
+        {"web": WebDraws(held_out=200, seed=0, survival=0.5, draws=draws)},
+        rows=LINES.rows,
+        out=tmp_path / "wanted.txt",
     )
     wanted = {int(line) for line in (tmp_path / "wanted.txt").read_text().split()}
     assert len(wanted) < 0.08 * LINES.rows
@@ -194,7 +196,7 @@ def test_every_surviving_row_is_drawn_alike():
     kept = alive - set(rows_to_fetch(lines, None, dataset="web"))
     counts = dict.fromkeys(kept, 0)
     for seed in range(2000):
-        for row in rows_with_pictures(kept, lines, Draw("pair", 0.1, seed), dataset="web"):
+        for row in rows_with_pictures(kept, lines, Draw(fraction=0.1, seed=seed), dataset="web"):
             counts[row] += 1
     expected = 2000 * 5 / len(kept)
     assert all(abs(count - expected) < 5 * expected**0.5 for count in counts.values())
@@ -205,7 +207,7 @@ def test_too_few_survivors_are_one_sentence_and_a_whole_split_is_taken_as_it_is(
     with refused(DataError, "web: ", "validation split", "200", "`survival`"):
         drawn(tmp_path, alive)
     corpus = corpus_of(tmp_path, alive, set())
-    with refused(DataError, "fraction=0.01, seed=3"):
+    with refused(DataError, "fraction=0.01", "seed=3"):
         draw_subset(
             corpus=corpus, name="s", fraction=0.01, unit="pair", seed=3, out=tmp_path / "s.json"
         )

@@ -87,9 +87,9 @@ def test_draws_from_web_pictures_are_those_of_all_runs_and_none_where_all_are_fe
     draws = web_draws(plan, "resources/conceptual/images/train/survivors.parquet")
     assert set(draws) == {"conceptual_bpe"}
     result = draws["conceptual_bpe"]
-    assert (result["held_out"], result["seed"], result["survival"]) == (5000, 0, 0.6)
-    assert {(draw["fraction"], draw["unit"]) for draw in result["draws"]} == {
+    assert (result.held_out, result.seed, result.survival) == (5000, 0, 0.6)
+    assert {(draw.fraction, draw.unit) for draw in result.draws} == {
         (f, "pair") for f in (0.001, 0.005, 0.01)
     }
-    assert len(result["draws"]) == 3 * 4
+    assert len(result.draws) == 3 * 4
     assert web_draws(plan, "resources/conceptual/images/validation/survivors.parquet") == {}
