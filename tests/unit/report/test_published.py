@@ -29,6 +29,7 @@ from recap.plan.files import RUN_FILES
 from recap.plan.specs import run_spec
 from recap.report.docs import NONE_PUBLISHED, changed_pages, with_tables, write_docs
 from recap.report.published import (
+    PICTURES,
     Header,
     Image,
     captions_hash,
@@ -431,8 +432,12 @@ def test_a_search_of_one_group_of_beams_is_read_and_one_of_several_is_refused():
 
 def test_published_files_are_those_of_runs_alone():
     files = {file for file in PAGES.glob("published/**/*") if file.is_file()}
-    assert files == set(published_runs(PAGES))
-    for file in files:
+    pictures = set(PAGES.glob(f"published/*/{PICTURES}"))
+    assert files == set(published_runs(PAGES)) | pictures
+    for file in pictures:
+        for names in read_json(file, dict[str, dict[int, str]]).values():
+            assert all(Path(name).suffix == ".jpg" and " " not in name for name in names.values())
+    for file in files - pictures:
         first, *images = map(json.loads, gzip.decompress(file.read_bytes()).splitlines())
         assert first.keys() == set(Header.__annotations__)
         assert all(image.keys() == {"id", "caption", "scores"} for image in images)
