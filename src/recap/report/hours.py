@@ -3,7 +3,6 @@ which one run of `recap measure` timed on one machine for all kinds of models.""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -55,7 +54,7 @@ def hours_table(
 ) -> TextTable:
     """Return a line for each model: parameters, steps and seconds of both stages, hours."""
     labels = plan.short_labels(runs)
-    of_label: defaultdict[str, list[Run]] = defaultdict(list)
+    of_label: dict[str, list[Run]] = {label: [] for label in labels.values()}  # in rows' order
     for run in runs:
         of_label[labels[series_of(run.path)]].append(run)
     lines = []
