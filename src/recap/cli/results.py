@@ -172,12 +172,12 @@ def docs(
     params: Path = PARAMS,
 ) -> None:
     """Write a page of docs from the published runs of a paper's scales."""
-    from recap.plan.profiles import named_plan
+    from recap.plan.profiles import named_plan, profile_name
     from recap.report.docs import write_docs
 
     scales: Sequence[str | None] = scale or [None]
     plans = [named_plan(params, profile, scale=each) for each in scales]
-    print(write_docs(profile, plans, into))
+    print(write_docs(profile_name(Path(profile)), plans, into))
 
 
 @REPORT.command("recap report check", "recap report check --inputs data", name="check")

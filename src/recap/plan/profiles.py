@@ -79,14 +79,16 @@ def unchecked_plan(config: Mapping[str, Any]) -> Plan:
     return resolve(profile, Path(config.get(PARAMS, "params")), alone=config.get(ROW))
 
 
+def profile_name(file: Path) -> str:
+    """Return the name of a profile by its file, or by its name."""
+    return file.parent.name if file.name == "profile.yaml" else file.stem
+
+
 def named_plan(
     params: Path, name: str, *, scale: str | None = None, inputs: str | None = None
 ) -> Plan:
     """Return the plan of a profile by name or file, by default at `paper` or its first scale."""
-    shipped = {
-        path.parent.name if path.name == "profile.yaml" else path.stem: path
-        for path in profiles(params)
-    }
+    shipped = {profile_name(path): path for path in profiles(params)}
     file = Path(name) if name.endswith((".yaml", ".yml", ".json")) else shipped.get(name)
     if file is None or not file.is_file():
         raise UnknownName(f"{name}: no such profile; {nearest(name, shipped)}")

@@ -242,6 +242,11 @@ def test_a_page_says_which_rows_are_missing_or_that_no_run_is_published(profile)
     assert text.endswith(f"## Without a scale\n\n{NONE_PUBLISHED}\n")
 
 
+def test_a_page_has_the_name_of_its_profile_also_when_a_file_is_given(profile):
+    main(["report", "docs", "params/tiny.yaml", "--into", str(INTO)])
+    assert f"recap report docs tiny --into {INTO}" in (INTO / "tiny.md").read_text()
+
+
 def test_prose_is_one_paragraph(profile):
     for more in ("One.\n\nTwo.\n", "# A heading\nand text", "| a | b |\n"):
         (INTO / "prose/tiny.md").write_text(more)
