@@ -81,7 +81,7 @@ def unchecked_plan(config: Mapping[str, Any]) -> Plan:
 
 def profile_name(file: Path) -> str:
     """Return the name of a profile by its file, or by its name."""
-    return file.parent.name if file.name == "profile.yaml" else file.stem
+    return file.absolute().parent.name if file.name == "profile.yaml" else file.stem
 
 
 def named_plan(

@@ -243,6 +243,7 @@ def test_a_page_says_which_rows_are_missing_or_that_no_run_is_published(profile)
 
 
 def test_a_page_has_the_name_of_its_profile_also_when_a_file_is_given(profile):
+    (INTO / "tiny.md").unlink()
     main(["report", "docs", "params/tiny.yaml", "--into", str(INTO)])
     assert f"recap report docs tiny --into {INTO}" in (INTO / "tiny.md").read_text()
 
