@@ -258,14 +258,13 @@ def _runs_table(plan: Plan, runs: Sequence[Run], behind: Mapping[str, Training])
 
 
 def _missing(plan: Plan, headers: Mapping[str, Header]) -> Iterator[str]:
-    """Yield how many rows of each table are not published, and the command that counts hours."""
+    """Yield how many runs of each table are not published, and the command that counts hours."""
     missing = []
     for table_id in plan.tables:
-        count = 0
-        for row in plan.table_rows(table_id):
-            count += any(run.path not in headers for run in row.runs)
+        paths = {run.path for row in plan.table_rows(table_id) for run in row.runs}
+        count = len(paths - headers.keys())
         if count:
-            missing.append(f"{counted(count, 'row')} of {table_id}")
+            missing.append(f"{count} of {counted(len(paths), 'run')} of {table_id}")
     if missing:
         scale = plan.profile.scale
         command = f"recap plan {plan.profile.name.removesuffix(f'_{scale}')}"

@@ -228,13 +228,13 @@ def test_a_page_has_hours_of_measured_steps_and_captions_with_names_of_pictures(
         write_docs("tiny", [plan], INTO)
 
 
-def test_a_page_says_which_rows_are_missing_or_that_no_run_is_published(profile):
+def test_a_page_says_how_many_runs_are_missing_or_that_no_run_is_published(profile):
     first, *_ = (file for file in published_runs(INTO) if "transformer" in str(file))
     first.unlink()
     text = write_docs("tiny", [profile.plan()], INTO).read_text()
     assert "Means of the runs that are finished" in text and "not run yet" in text
     assert (
-        "### Not run yet\n\n1 row of tiny. `recap plan tiny` counts the hours of each table.\n"
+        "### Not run yet\n\n1 of 2 runs of tiny. `recap plan tiny` counts the hours of each table.\n"
         in text
     )
     shutil.rmtree(PUBLISHED)
