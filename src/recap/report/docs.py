@@ -261,7 +261,9 @@ def _missing(plan: Plan, headers: Mapping[str, Header]) -> Iterator[str]:
     """Yield how many runs of each table are not published, and the command that counts hours."""
     missing = []
     for table_id in plan.tables:
-        paths = {run.path for row in plan.table_rows(table_id) for run in row.runs}
+        paths = set()
+        for row in plan.table_rows(table_id):
+            paths.update(run.path for run in row.runs)
         count = len(paths - headers.keys())
         if count:
             missing.append(f"{count} of {counted(len(paths), 'run')} of {table_id}")
