@@ -261,7 +261,7 @@ def _missing(plan: Plan, headers: Mapping[str, Header]) -> Iterator[str]:
     """Yield how many runs of each table are not published, and the command that counts hours."""
     missing = []
     for table_id in plan.tables:
-        paths = set()
+        paths: set[str] = set()
         for row in plan.table_rows(table_id):
             paths.update(run.path for run in row.runs)
         count = len(paths - headers.keys())
