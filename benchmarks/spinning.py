@@ -8,7 +8,6 @@ cores the programs share is the kernel's choice, so the second column varies.
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
 
@@ -24,10 +23,12 @@ def main() -> None:
     print("|---:|---:|---:|")
     for count in COUNTS:
         alone = milliseconds(count)
-        with ExitStack() as stack:
-            busy = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
-            stack.callback(busy.kill)
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
             beside = milliseconds(count)
+        finally:
+            busy.kill()
+            busy.wait()
         print(f"| {count} | {alone:.0f} | {beside:.0f} |", flush=True)
 
 
@@ -45,12 +46,9 @@ def work() -> None:
     """Print the milliseconds of a step of a small convolutional network."""
     import torch
 
-    from recap.features.backbones import ensure_torchvision
+    from recap.features.backbones import timm_library
 
-    ensure_torchvision()
-    import timm
-
-    model = timm.create_model("mobilenetv2_050", num_classes=10)
+    model = timm_library().create_model("mobilenetv2_050", num_classes=10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     pictures = torch.rand(IMAGES, 3, 96, 96)
     classes = torch.randint(10, (IMAGES,))
@@ -68,4 +66,7 @@ def work() -> None:
 
 
 if __name__ == "__main__":
-    work() if "--worker" in sys.argv else main()
+    if "--worker" in sys.argv:
+        work()
+    else:
+        main()
