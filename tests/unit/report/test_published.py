@@ -485,4 +485,4 @@ def test_the_readme_has_the_tables_of_the_pages(tmp_path):
     text = with_tables(f"{place}old\n<!-- end -->\nafter\n", tmp_path)
     assert text == f"{place}| a |\n|---|\n| 1 |\n<!-- end -->\nafter\n"
     readme = (ROOT / "README.md").read_text()
-    assert place.replace("x.md", "xlan.md") in readme and with_tables(readme, PAGES) == readme
+    assert place.replace("x.md", "nine.md") in readme and with_tables(readme, PAGES) == readme
