@@ -164,7 +164,10 @@ def job_label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]
 def row_labels(
     tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return labels of the series of tables' rows (by file name) and of `trained` ones."""
+    """Return labels of the series of tables' rows (by file name) and of `trained` ones.
+
+    A trained series that is no row follows the first row of its data and model.
+    """
     # That of the first row that is scored for it, else (a first stage)
     # that has its data and model, else its model. Tables in the order
     # of their file names, for results do not record the profile's.
@@ -174,10 +177,19 @@ def row_labels(
         for row in tables[name]:
             by_series.setdefault(f"{row_setting(row)}/{row['stage']}", row["label"])
             by_model.setdefault(row_setting(row).rpartition("@")[0], row["label"])
+    of_model: dict[str, dict[str, str]] = {}  # trained, but the setting of no row
     for series in trained:
-        model = series.rpartition("@")[0]
-        by_series.setdefault(series, by_model.get(model, model.rpartition("/")[2]))
-    return by_series
+        if series not in by_series:
+            model = series.rpartition("@")[0]
+            label = by_model.get(model, model.rpartition("/")[2])
+            of_model.setdefault(model, {})[series] = label
+    in_order: dict[str, str] = {}
+    for series, label in by_series.items():
+        in_order[series] = label
+        in_order |= of_model.pop(series.rpartition("@")[0], {})
+    for rest in of_model.values():
+        in_order |= rest
+    return in_order
 
 
 def unique_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:

@@ -84,6 +84,17 @@ def test_a_run_has_the_label_of_its_row_and_so_has_its_first_stage():
     }
 
 
+def test_a_training_that_rows_share_follows_the_row_of_its_model():
+    tables = {"t": [row("X-LAN"), row("ACF", "photos/full/grid/acf@long")]}
+    named = labels(tables, ["photos/full/grid/gone@short/xe", "photos/full/grid/xlan@short/xe"])
+    assert list(named.items()) == [
+        ("photos/full/grid/xlan@long/scst", "X-LAN"),
+        ("photos/full/grid/xlan@short/xe", "X-LAN"),
+        ("photos/full/grid/acf@long/scst", "ACF"),
+        ("photos/full/grid/gone@short/xe", "gone"),
+    ]
+
+
 def test_settings_of_one_label_are_told_apart_by_what_differs():
     settings = {
         "photos/full/grid/xlan@long": "Baseline (grid, long)",
