@@ -120,9 +120,10 @@ def draw_curves(
                 marker="^" if stage == _SECOND else "o",
                 **style,
             )
-    axes.set_title(
-        "Validation CIDEr-D after each epoch: mean over seeds, bar from the lowest to the highest"
-    )
+    title = "Validation CIDEr-D after each epoch"
+    if lines.duplicated(["label", "stage", "place"]).any():  # by several seeds
+        title += ": mean over seeds, bar from the lowest to the highest"
+    axes.set_title(title)
     second = (lines.stage == _SECOND).any()
     axes.set_xlabel(f"{axis}\n(triangles: self-critical, after cross-entropy)" if second else axis)
     axes.set_ylabel("CIDEr-D, percent (maximum 1,000)")

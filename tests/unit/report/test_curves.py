@@ -116,6 +116,7 @@ def test_seeds_of_a_label_are_one_line_with_bars(axes_of):
     axes = axes_of(curve("a"), curve("a", more=100.0))
     (line,) = (line for line in axes.lines if len(line.get_xdata()))
     assert list(line.get_ydata()) == [150, 250, 350]
+    assert "mean over seeds" in axes.get_title()
     (bars,) = axes.collections
     assert [list(ends[:, 1]) for ends in bars.get_segments()] == [
         [100, 200],
@@ -130,6 +131,7 @@ def test_a_second_stage_follows_its_first_with_another_mark(axes_of):
         (list(line.get_xdata()), line.get_marker()) for line in axes.lines if len(line.get_xdata())
     ]
     assert lines == [([1, 2, 3], "o"), ([4, 5], "^")]
+    assert axes.get_title() == "Validation CIDEr-D after each epoch"
 
 
 def test_a_row_has_one_colour_in_every_figure_and_another_dash_where_colours_repeat(axes_of):
