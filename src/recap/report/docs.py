@@ -120,10 +120,11 @@ def _section(
         own_scale = "" if each.scale == scale else each.scale
         yield markdown_table(replace(each, scale=own_scale), level=3)
     runs = [run for run in plan.trained if run.path in behind]
-    if runs and costs:
-        yield from ("", markdown_table(hours_table(plan, runs, behind, costs), level=3))
-    if runs:
-        yield from _curves(plan, runs, costs, results, images)
+    compared = [run for run in copy.trained if run.path in behind]  # of the tables' seeds
+    if compared and costs:
+        yield from ("", markdown_table(hours_table(plan, compared, behind, costs), level=3))
+    if compared:
+        yield from _curves(plan, compared, costs, results, images)
     yield from _captions(plan, copy, into / PUBLISHED / name / PICTURES)
     yield from _claims(copy, results / "scores")
     if runs and not costs:
