@@ -287,7 +287,9 @@ def test_spice_without_java_fails_and_without_models_is_not_run(
     models = tmp_path / "lib" / "stanford-corenlp-3.6.0-models.jar"
     models.unlink()
     scores = spice_scores([])
-    assert str(models) in scores.not_run["SPICE"] and not scores.failed
+    # published with a run, so without a folder of this machine
+    said = scores.not_run["SPICE"]
+    assert models.name in said and str(models.parent) not in said and not scores.failed
     with zipfile.ZipFile(models, "w") as jar:  # whole, but not what it is called
         jar.writestr("noise", "")
     said = spice_scores([item(1, 0.3), item(2, 0.1)]).failed["SPICE"]

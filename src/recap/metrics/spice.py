@@ -100,7 +100,8 @@ def _check(jar: Path) -> None:
     No checksum of it is published in the list of outside files.
     """
     if not jar.is_file():
-        raise Gap(f"{jar}: is not installed; run `recap data spice`")
+        # without the folder: a gap is published with the run, and the folder is this machine's
+        raise Gap(f"{jar.name} is not installed; run `recap data spice`")
     if zipfile.is_zipfile(jar):
         with zipfile.ZipFile(jar) as archive:
             if MODEL_JARS[jar.name] in archive.namelist():

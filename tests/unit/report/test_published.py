@@ -444,6 +444,7 @@ def test_published_files_are_those_of_runs_alone():
     for file in files - pictures:
         first, *images = map(json.loads, gzip.decompress(file.read_bytes()).splitlines())
         assert first.keys() == set(Header.__annotations__)
+        assert "site-packages" not in json.dumps(first), f"{file} names a folder of a machine"
         assert all(image.keys() == {"id", "caption", "scores"} for image in images)
 
 
