@@ -154,24 +154,22 @@ def resolve_table(scaler: Scaler, profile: Profile, titles: Titles) -> ResolvedT
         datasets=datasets,
         as_printed=all(row.as_printed for row in of_table),
     )
-    table = Table(
-        title=file.title,
-        printed_on=file.printed_on,
-        doubts=file.doubts,
-        columns=file.columns,
-        baseline=file.baseline,
-        scale=sentences([said], scale=scaler.scale.settings, titles=titles),
-        short_scale=sentence([said], scale=scaler.scale.settings, titles=titles),
-        image_ids=file.image_ids if own_images else [],
-        image_captions=file.image_captions if own_images else [],
-        quoted=[*quoted, *also_quoted],
-        not_run=not_run,
-        selections=list(_selections(scaler, of_table)),
-        outside=outside,
-        server=server,
-        rows=of_table,
-        examples=file.examples if file.examples and file.examples.row in ids else None,
-    )
+    # What neither the scale nor the rows decide is as the file says.
+    values = {name: getattr(file, name) for name in Table.model_fields if hasattr(file, name)}
+    values |= {
+        "scale": sentences([said], scale=scaler.scale.settings, titles=titles),
+        "short_scale": sentence([said], scale=scaler.scale.settings, titles=titles),
+        "image_ids": file.image_ids if own_images else [],
+        "image_captions": file.image_captions if own_images else [],
+        "quoted": [*quoted, *also_quoted],
+        "not_run": not_run,
+        "selections": list(_selections(scaler, of_table)),
+        "outside": outside,
+        "server": server,
+        "rows": of_table,
+        "examples": file.examples if file.examples and file.examples.row in ids else None,
+    }
+    table = Table(**values)
     return ResolvedTable(table, rows, seeds, source_of_seeds, said)
 
 

@@ -40,11 +40,13 @@ def pairs_table(statistics: TableResult) -> TextTable:
             cells = [_cell(metric, pairs, at, other, unit) for other in range(len(rows))]
             lines.append(Line(f"{at + 1} {plain(row.label)}", cells))
         table.blocks.append(Block(metric, lines))
-    over = "images and runs" if unit == "both" else "images: one seed allows no test over runs"
+    over = "images and runs" if unit == "both" else "images"
     table.notes = [
         "Above the diagonal: the row of the line minus that of the column. "
         f"Below it: p over {over}, Holm-corrected over {counted(len(statistics.pairs), 'pair')}.",
     ]
+    if unit == "images":
+        table.notes.append("One seed allows no test over runs, and nothing is marked.")
     if any(pair.comparison.mark for pair in statistics.pairs):
         table.notes.append(f"†: p < {SIGNIFICANT:g} over images, runs and both.")
     return table

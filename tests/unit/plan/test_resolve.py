@@ -10,6 +10,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
 from recap.papers.transformer import TransformerModel
 from recap.plan.resolve import resolve
+from recap.settings import Table, TableFile
 from recap.settings.models import MODELS
 from recap.settings.params import load_named, load_profiles, profiles, read_mapping
 
@@ -25,7 +26,11 @@ def shipped(*tables, scale=None, seeds=None):
 
 # One paper at each scale and the demo are quick;
 # all papers at full scale are planned in test_papers.py, too.
-LIGHT = ("demo", "fusion_paper", "fusion_photos", "fusion_scenes")
+LIGHT = ("demo", "fusion_paper", "fusion_photos", "fusion_scenes", "nine")
+
+# What a scale or the rows that are run decide; the other keys of a planned table are its file's.
+DECIDED = {"rows", "quoted", "not_run", "selections", "outside", "server", "examples"}
+DECIDED |= {"image_ids", "image_captions"}
 
 
 @pytest.mark.parametrize(
@@ -36,11 +41,11 @@ def test_every_shipped_profile_is_planned(name):
     assert plan.scored
     assert {run.stage for run in plan.trained} >= {run.stage for run in plan.scored}
     for table, planned_table in plan.tables.items():
-        declared = (
-            plan.profile.scale in (None, "paper")
-            and load_named(PARAMS, "tables", table).printed_on is not None
-        )
+        file = load_named(PARAMS, "tables", table)
+        declared = plan.profile.scale in (None, "paper") and file.printed_on is not None
         assert {row.as_printed for row in planned_table.rows} == {declared}
+        for key in Table.model_fields.keys() & TableFile.model_fields.keys() - DECIDED:
+            assert getattr(planned_table, key) == getattr(file, key), key
 
 
 def test_the_rows_own_change_lies_over_the_scale_and_the_scale_over_the_file():
