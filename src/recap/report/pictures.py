@@ -25,8 +25,8 @@ from recap.tables.text import plain
 
 _EDGE, _GALLERY_EDGE = 480, 320  # pixels of a photo's longer edge in the report and in the gallery
 _CURVES = (
-    "Validation CIDEr-D after each epoch, in percent: mean over seeds, and a bar from the lowest "
-    "to the highest."
+    "Validation CIDEr-D after each epoch, in percent: mean over the seeds that reached it, and a "
+    "bar from the lowest to the highest."
 )
 
 

@@ -116,7 +116,7 @@ def test_seeds_of_a_label_are_one_line_with_bars(axes_of):
     axes = axes_of(curve("a"), curve("a", more=100.0))
     (line,) = (line for line in axes.lines if len(line.get_xdata()))
     assert list(line.get_ydata()) == [150, 250, 350]
-    assert "mean over seeds" in axes.get_title()
+    assert "mean over the seeds" in axes.get_title()
     (bars,) = axes.collections
     assert [list(ends[:, 1]) for ends in bars.get_segments()] == [
         [100, 200],
