@@ -122,7 +122,7 @@ def draw_curves(
             )
     title = "Validation CIDEr-D after each epoch"
     if lines.duplicated(["label", "stage", "place"]).any():  # by several seeds
-        title += ": mean over the seeds that reached it, bar from the lowest to the highest"
+        title += "\nmean over the seeds that reached it, bar from the lowest to the highest"
     axes.set_title(title)
     second = (lines.stage == _SECOND).any()
     axes.set_xlabel(f"{axis}\n(triangles: self-critical, after cross-entropy)" if second else axis)
