@@ -114,7 +114,7 @@ def test_every_format_shows_them_with_their_unit_and_without_mark_or_p(tmp_path,
         "Fresh (kg)",
     ]
     ours = {tuple(line[3:]) for line in lines if line[0].startswith("ours (n = 2)")}
-    assert ours == {("54.3", "55.0 ± 7.1", "2000", "3.00 ± 0.00", "0.70")}
+    assert ours == {("54.3", "55.0\u00a0±\u00a07.1", "2000", "3.00\u00a0±\u00a00.00", "0.70")}
     shown = {line[0]: line[1:] for line in lines}
     assert shown["printed"][2] == "59.0" and shown["ours minus printed"][2] == "-4.7"
     for kind in ("ours minus baseline", "p, images (Holm)", "p, runs (Holm)", "p, both (Holm)"):

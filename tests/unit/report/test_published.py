@@ -54,7 +54,7 @@ MOST = 10_000_000  # bytes of all published runs
 # A metric with a decimal number in the same sentence, or a mean with its spread.
 SCORE = re.compile(
     r"(?:BLEU|METEOR|ROUGE|CIDEr|SPICE)\b[^.|]*?\b\d+\.\d|"
-    r"\b\d+\.\d[^.|]*?(?:BLEU|METEOR|ROUGE|CIDEr|SPICE)\b|\d\.\d ± \d"
+    r"\b\d+\.\d[^.|]*?(?:BLEU|METEOR|ROUGE|CIDEr|SPICE)\b|\d\.\d\s±\s\d"
 )
 HISTORY = "epoch,step,loss,val_cider_d,seconds\n1,5,2.5,0.25,3.0\n2,10,1.5,0.5,3.0\n"
 

@@ -84,7 +84,8 @@ def test_latex_structure(files):
 
 def lines_of(markdown):
     """Label or kind of line -> cells, for the table inside the Markdown."""
-    rows = [line.strip("|").split(" | ") for line in markdown.splitlines() if line.startswith("| ")]
+    lines = markdown.replace("\u00a0", " ").splitlines()
+    rows = [line.strip("|").split(" | ") for line in lines if line.startswith("| ")]
     return [(cells[0].strip(), [cell.strip() for cell in cells[1:]]) for cells in rows]
 
 
@@ -212,9 +213,8 @@ def test_hostile_labels_are_harmless(tmp_path):
 
 
 def test_html_holds_the_cells_of_the_markdown_and_loads_nothing(files):
-    rows = [
-        line.strip("| ").split("|") for line in files["md"].splitlines() if line.startswith("|")
-    ]
+    markdown = files["md"].replace("\u00a0", " ").splitlines()
+    rows = [line.strip("| ").split("|") for line in markdown if line.startswith("|")]
     lines = [
         [html.unescape(cell.strip(" *").replace("**", "")) for cell in row]
         for row in rows
