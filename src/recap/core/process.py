@@ -21,7 +21,7 @@ from typing import Any, Self
 from filelock import lock_descriptor, unlock_descriptor
 
 from recap.core.errors import InUse, RecapError, first_line
-from recap.core.log import log
+from recap.core.log import log, record_failure
 
 LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
 LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
@@ -73,10 +73,12 @@ class GracefulStop:
             self._interrupts = False
 
     def exit(self, message: str) -> SystemExit:
-        """Log that the job was stopped, with ``message``, and return the exception to raise."""
+        """Report that the job was stopped, with ``message``, and return the exception to raise."""
         # another process of the training may have received it
         number = self.received or signal.SIGTERM
-        log.info(f"{self.name}: stopped by {signal.Signals(number).name}; {message}")
+        reason = f"stopped by {signal.Signals(number).name}; {message}"
+        log.info(f"{self.name}: {reason}")
+        record_failure(reason)
         return SystemExit(128 + number)
 
 

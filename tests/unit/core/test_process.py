@@ -12,6 +12,7 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import RecapError
+from recap.core.log import FAILURES_VARIABLE, failure_file
 from recap.core.process import (
     SHARED,
     VISIBLE,
@@ -136,15 +137,21 @@ with GracefulStop("job") as stop:
 """
 
 
-def test_a_signal_sets_a_flag_and_the_loop_leaves():
+def test_a_signal_sets_a_flag_and_the_loop_leaves_and_the_workflow_is_told_why(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", STOPPED],
+        env={**os.environ, FAILURES_VARIABLE: str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (
         143,
         "15\n",
         "job: stopped by SIGTERM; the state is saved\n",
     )
+    reason = failure_file(tmp_path, []).read_text()
+    assert reason == "stopped by SIGTERM; the state is saved"
 
 
 def test_a_part_may_be_interrupted_also_by_an_earlier_signal_and_no_handler_outlives_its_work():
@@ -164,6 +171,7 @@ WORKFLOW = """
 import sys, time
 from pathlib import Path
 from recap.core.errors import RecapError
+from recap.core.log import FAILURES_VARIABLE, failure_file
 from recap.core.process import lock_workflow
 try:
     print("killed before" if lock_workflow(Path(sys.argv[1])) else "first", flush=True)
