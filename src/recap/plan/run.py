@@ -177,19 +177,16 @@ def row_labels(
         for row in tables[name]:
             by_series.setdefault(f"{row_setting(row)}/{row['stage']}", row["label"])
             by_model.setdefault(row_setting(row).rpartition("@")[0], row["label"])
-    of_model: dict[str, dict[str, str]] = {}  # trained, but the setting of no row
+    rows = len(by_series)
     for series in trained:
-        if series not in by_series:
-            model = series.rpartition("@")[0]
-            label = by_model.get(model, model.rpartition("/")[2])
-            of_model.setdefault(model, {})[series] = label
-    in_order: dict[str, str] = {}
-    for series, label in by_series.items():
-        in_order[series] = label
-        in_order |= of_model.pop(series.rpartition("@")[0], {})
-    for rest in of_model.values():
-        in_order |= rest
-    return in_order
+        model = series.rpartition("@")[0]
+        by_series.setdefault(series, by_model.get(model, model.rpartition("/")[2]))
+    first: dict[str, int] = {}  # model -> place of its first series
+    places: dict[str, int] = {}
+    for place, series in enumerate(by_series):
+        of_model = first.setdefault(series.rpartition("@")[0], place)
+        places[series] = place if place < rows else of_model
+    return {series: by_series[series] for series in sorted(by_series, key=places.__getitem__)}
 
 
 def unique_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
