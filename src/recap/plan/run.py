@@ -177,15 +177,15 @@ def row_labels(
         for row in tables[name]:
             by_series.setdefault(f"{row_setting(row)}/{row['stage']}", row["label"])
             by_model.setdefault(row_setting(row).rpartition("@")[0], row["label"])
-    rows = len(by_series)
+    of_rows = len(by_series)
     for series in trained:
         model = series.rpartition("@")[0]
         by_series.setdefault(series, by_model.get(model, model.rpartition("/")[2]))
-    first: dict[str, int] = {}  # model -> place of its first series
+    model_places: dict[str, int] = {}  # place of a model's first series
     places: dict[str, int] = {}
     for place, series in enumerate(by_series):
-        of_model = first.setdefault(series.rpartition("@")[0], place)
-        places[series] = place if place < rows else of_model
+        model_place = model_places.setdefault(series.rpartition("@")[0], place)
+        places[series] = place if place < of_rows else model_place
     return {series: by_series[series] for series in sorted(by_series, key=places.__getitem__)}
 
 

@@ -171,7 +171,6 @@ WORKFLOW = """
 import sys, time
 from pathlib import Path
 from recap.core.errors import RecapError
-from recap.core.log import FAILURES_VARIABLE, failure_file
 from recap.core.process import lock_workflow
 try:
     print("killed before" if lock_workflow(Path(sys.argv[1])) else "first", flush=True)
