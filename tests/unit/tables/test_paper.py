@@ -59,7 +59,7 @@ def test_each_row_is_one_line_with_the_best_bold_a_dagger_for_a_mark_and_the_pri
     assert r"\providecommand\recapprinted[1]" in texts["tex"]
     md = re.sub(" +", " ", texts["md"])
     assert "| **21.0**\u00a0±\u00a01.0 | 31.0\u00a0±\u00a01.0 (127.8) | -- |" in md
-    assert "| **56.0**\u00a0±\u00a01.0 † |" in md
+    assert "| **56.0**\u00a0±\u00a01.0\u00a0† |" in md
     assert '31.0 <span class="sd">± 1.0</span> <span class="beside">(127.8)</span>' in texts["html"]
     assert (
         "seeds 1, 2, 3; 4 test images; pycocoevalcap 1.2, tok ptb, refs 5, beam 3." in texts["md"]

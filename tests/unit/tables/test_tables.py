@@ -371,10 +371,10 @@ def test_doubts_are_footnotes_of_the_printed_numbers(tmp_path):
 
 def test_the_paper_layout_has_the_doubts_of_its_printed_rows(tmp_path):
     files = doubted(tmp_path)
-    assert "| Q (printed) [b]" in files["paper.md"] and "99.0 [a] |" in files["paper.md"]
+    assert "| Q (printed)\u00a0[b]" in files["paper.md"] and "99.0\u00a0[a] |" in files["paper.md"]
     assert "- [b] Doubt about the printed row: cited twice.\n" in files["paper.md"]
     assert (
-        "(100.0) [c]" in files["paper.md"]
+        "(100.0)\u00a0[c]" in files["paper.md"]
         and "[c] Doubt about the printed CIDEr: far off." in files["paper.md"]
     )
     assert (
